@@ -1,0 +1,92 @@
+# One command each; every target is one call of `python -m testbed` or of a tool, so that nothing happens here alone.
+#
+#   make scenario NAME=tenant-leak SEED=42
+#
+# The first call makes a virtual environment in .venv and installs what constraints.txt pins.
+
+# -- knobs ------------------------------------------------------------------------------------------------------------
+# Given on the command line or in the environment; an unset knob is an empty one, and empty means the default.
+NAME ?=
+A ?=
+B ?=
+ACROSS ?=
+FORMAT ?= text
+export NAME A B ACROSS FORMAT
+export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BACKEND REDIS_URL CHROMA_URL RESULTS_DIR SCENARIOS_DIR
+
+# -- environment ------------------------------------------------------------------------------------------------------
+VENV ?= .venv
+EXTRAS ?= models,chroma,llama-index
+DEV_EXTRAS ?= $(EXTRAS),report,docker,dev
+# Where pip finds a CPU build of torch. Empty: the default index, which on Linux serves a CUDA build of several GB.
+TORCH_INDEX ?=
+PYTHON ?=
+comma := ,
+STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
+DEV_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(DEV_EXTRAS))
+PY := $(VENV)/bin/python
+TESTBED := $(PY) -m testbed
+PYTEST := $(PY) -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help scenario list compare show doctor test check e2e bench install dev clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+
+help: ## This list.
+	@echo "make scenario NAME=tenant-leak SEED=42"
+	@echo
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+	@echo
+	@echo "knobs of scenario: NAME VARIANT SEED POLLUTION_LEVEL=low|medium|high|0..1 STACK STORE DATASET QUERIES"
+	@echo "                   BACKEND REDIS_URL CHROMA_URL RESULTS_DIR   (a wrong value says what is allowed)"
+	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|json"
+	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index TORCH_INDEX="
+
+scenario: $(STAMP) ## Play a scenario: NAME=, and the knobs below.
+	@$(TESTBED) run "$$NAME"
+
+list: $(STAMP) ## The scenarios and their variants.
+	@$(TESTBED) list
+
+compare: $(STAMP) ## Two recorded runs side by side: A=, B= (folder, scenario or digest).
+	@$(TESTBED) compare "$$A" "$$B" --format "$$FORMAT" $(if $(ACROSS),--across "$$ACROSS")
+
+show: $(STAMP) ## A recorded run again: NAME= (folder, scenario or digest).
+	@$(TESTBED) show "$$NAME"
+
+doctor: $(STAMP) ## What is installed, missing, and which extra brings it.
+	@$(TESTBED) doctor
+
+test: $(DEV_STAMP) ## All tests but whole runs: seconds to minutes.
+	@$(PYTEST) -m "not e2e"
+
+e2e: $(DEV_STAMP) ## Whole runs through the command line, killed ones too.
+	@$(PYTEST) -m e2e
+
+check: $(DEV_STAMP) ## ruff and mypy.
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+bench: $(DEV_STAMP) ## Timings of the hot paths.
+	@$(PYTEST) tests/bench --benchmark-only
+
+install: $(STAMP) ## Only make the virtual environment.
+dev: $(DEV_STAMP) ## The same with the tools that test and check.
+
+clean: ## Remove the virtual environment and caches; results stay.
+	rm -rf "$(VENV)" .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks build *.egg-info
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# -- installation -----------------------------------------------------------------------------------------------------
+# A stamp is written last, so an installation that failed or was interrupted is done again, and so is one with other
+# extras or other pins.
+$(STAMP): pyproject.toml constraints.txt .ci/install
+	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" sh .ci/install "$(VENV)" "$(EXTRAS)"
+	@touch "$@"
+
+$(DEV_STAMP): pyproject.toml constraints.txt .ci/install
+	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" sh .ci/install "$(VENV)" "$(DEV_EXTRAS)"
+	@touch "$@" "$(STAMP)"

@@ -1,0 +1,115 @@
+"""A cache in a server that speaks the Redis protocol."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import redis
+
+from testbed.caches import codec
+from testbed.core.clock import Clock
+from testbed.core.errors import Unavailable
+from testbed.core.types import Key
+
+_LEFTOVER_S = 7 * 24 * 3600  # longer than any run
+_BATCH = 500  # keys per SCAN step and per UNLINK
+
+
+class RedisCache:
+    """One string per entry, under ``<namespace><digest of the key's parts>``.
+
+    Expiry is logical: it stands inside the entry and is compared with ``clock``, so that a replay an hour later or a
+    slow machine sees the same hits. Redis's own TTL only removes, days later, what a killed run left behind.
+
+    Parameters
+    ----------
+    client : redis-py client with ``decode_responses=False``; owned by the caller
+    namespace : prefix of every key, ends with ``:``. Nobody else may write below it.
+    clock : logical time
+    """
+
+    def __init__(self, client: redis.Redis, namespace: str, clock: Clock) -> None:
+        self.namespace = namespace
+        self._client = client
+        self._clock = clock
+        self._n_fresh = 0
+
+    def get(self, key: Key) -> Any | None:
+        try:
+            entry = self._client.get(self.namespace + key.digest())
+        except redis.RedisError as error:
+            self._lost(error)
+        return None if entry is None else codec.unpack(entry, self._clock.now())  # type: ignore[arg-type]
+
+    def put(self, key: Key, value: Any, *, ttl_s: float | None = None) -> None:
+        expires_at_s = math.inf if ttl_s is None else self._clock.now() + ttl_s
+        entry = codec.pack(value, expires_at_s)
+        try:
+            self._client.set(self.namespace + key.digest(), entry, ex=_LEFTOVER_S)
+        except redis.RedisError as error:
+            self._lost(error)
+
+    def get_many(self, keys: Sequence[Key]) -> list[Any | None]:
+        """Values for keys, one round trip for each batch of them."""
+        out: list[Any | None] = []
+        for start in range(0, len(keys), _BATCH):
+            names = [self.namespace + key.digest() for key in keys[start : start + _BATCH]]
+            try:
+                entries: Any = self._client.mget(names)
+            except redis.RedisError as error:
+                self._lost(error)
+            out += [None if e is None else codec.unpack(e, self._clock.now()) for e in entries]
+        return out
+
+    def put_many(self, items: Sequence[tuple[Key, Any]]) -> None:
+        """Put without expiry, one round trip for each batch."""
+        for start in range(0, len(items), _BATCH):
+            batch = {self.namespace + k.digest(): codec.pack(v, math.inf) for k, v in items[start : start + _BATCH]}
+            try:
+                self._client.mset(batch)
+            except redis.RedisError as error:
+                self._lost(error)
+
+    def delete(self, key: Key) -> None:
+        try:
+            self._client.unlink(self.namespace + key.digest())
+        except redis.RedisError as error:
+            self._lost(error)
+
+    def fresh(self) -> RedisCache:
+        """An empty cache in a namespace below this one (the n-th call gives the n-th), cleared before use."""
+        self._n_fresh += 1
+        child = RedisCache(self._client, f"{self.namespace}fresh{self._n_fresh}:", self._clock)
+        child.clear()
+        return child
+
+    def clear(self) -> None:
+        """Remove every entry of this namespace and of those below it."""
+        try:
+            clear_namespace(self._client, self.namespace)
+        except redis.RedisError as error:
+            self._lost(error)
+
+    def close(self) -> None:
+        """Clear the namespace; the client stays open, it belongs to the caller."""
+        self.clear()
+
+    def _lost(self, error: redis.RedisError) -> NoReturn:
+        raise Unavailable(f"redis stopped answering (cache {self.namespace}): {error}; run again") from error
+
+
+def clear_namespace(client: redis.Redis, namespace: str) -> int:
+    """Unlink every key that begins with ``namespace``, step by step (SCAN, never KEYS). Returns how many."""
+    pattern = "".join("\\" + c if c in "*?[]^\\" else c for c in namespace) + "*"
+    n_removed = 0
+    batch: list[Any] = []
+    for name in client.scan_iter(match=pattern, count=_BATCH):
+        batch.append(name)
+        if len(batch) >= _BATCH:
+            n_removed += int(client.unlink(*batch))
+            batch.clear()
+    if batch:
+        n_removed += int(client.unlink(*batch))
+    return n_removed

@@ -1,0 +1,313 @@
+"""A trace read back: what each cache hit was served from, what each search went over, what each asker got.
+
+Replays the puts and deletes of a trace into model dicts, so that every hit is paired with the write that its value
+came from. Metrics, invariants and diagnosis share one reading, made once for each arm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from testbed.core.evidence import Evidence, OpRow
+from testbed.core.timeline import Timeline
+from testbed.core.types import Event
+
+Parts = frozenset[tuple[str, str]]
+
+
+class Lookup(NamedTuple):
+    """One hit or miss of a cache, with the write that a hit was served from.
+
+    ``write`` is None for a miss, and for a value that nobody put. ``own`` is True when the value is the last one put
+    under this very key. ``live`` is False when the write had been replaced or deleted before the read. ``differs``
+    names the key parts in which write and read differ; () with ``own`` False means an old value of the same key.
+    """
+
+    event: Event
+    write: Event | None = None
+    own: bool = False
+    live: bool = True
+    differs: tuple[str, ...] = ()
+
+    @property
+    def hit(self) -> bool:
+        return self.event.kind == "hit"
+
+
+class Search(NamedTuple):
+    """A search of the index, with the write of each returned document's vector (None: no write was seen)."""
+
+    event: Event
+    rows: tuple[tuple[str, Event | None], ...]
+
+    @property
+    def made_by(self) -> str:
+        """The encoder of the question's vector; "" unknown."""
+        return encoder_of(self.event.key.get("vector", ""))
+
+    @property
+    def mixes_encoders(self) -> bool:
+        """Whether the vector of a returned document was made by another encoder than the question's."""
+        known = {encoder_of(row.value) for _, row in self.rows if row is not None} - {""}
+        return bool(self.made_by) and bool(known - {self.made_by})
+
+
+class Superseded(NamedTuple):
+    """A served source that was no longer true: ``current`` None means the document had been deleted."""
+
+    doc_id: str
+    version: int
+    current: int | None
+    since: int
+
+
+class Ask:
+    """All that one ask did and got. ``stale`` and ``foreign`` are None where the trace does not let one tell."""
+
+    def __init__(self, op: OpRow, evidence: Evidence, timeline: Timeline, owners: Callable[[str], frozenset[str]]):
+        self.op = op
+        self.answer: Event | None = None
+        self.lookups: list[Lookup] = []
+        self.searches: list[Search] = []
+        self._evidence = evidence
+        self._timeline = timeline
+        self._owners = owners
+
+    @cached_property
+    def ranking(self) -> tuple[str, ...]:
+        return () if self.answer is None else tuple(_list(self.answer.data.get("ranking")))
+
+    @cached_property
+    def sources(self) -> tuple[tuple[str, int, str], ...]:
+        """(document, version, text digest) of each passage that the answer was read from."""
+        if self.answer is None:
+            return ()
+        return tuple((s[0], int(s[1]), s[2]) for s in _list(self.answer.data.get("sources")))
+
+    @property
+    def abstained(self) -> bool:
+        return self.answer is not None and bool(self.answer.data.get("abstained"))
+
+    def hit(self, layer: str) -> Lookup | None:
+        return next((found for found in self.lookups if found.hit and found.event.layer == layer), None)
+
+    @cached_property
+    def via(self) -> str:
+        """The layer that served: the first that hit, inner tiers aside; "none" when nothing did."""
+        hits = (found.event.layer for found in self.lookups if found.hit)
+        return next((layer for layer in hits if "." not in layer), "none")
+
+    @cached_property
+    def superseded(self) -> tuple[Superseded, ...]:
+        out = []
+        for doc_id, version, _ in self.sources:
+            if self._timeline.since(doc_id, self.op.index) < 0:
+                continue
+            row = self._timeline.current(doc_id, self.op.index)
+            if row is None or version < row.version:
+                since = self._timeline.since(doc_id, self.op.index)
+                out.append(Superseded(doc_id, version, None if row is None else row.version, since))
+        return tuple(out)
+
+    @cached_property
+    def stale(self) -> bool | None:
+        if self.superseded:
+            return True
+        known = [self._timeline.since(doc_id, self.op.index) >= 0 for doc_id, _, _ in self.sources]
+        return False if known and all(known) else None
+
+    @cached_property
+    def foreign_docs(self) -> tuple[str, ...]:
+        """Documents of another tenant among the ranking and the sources, in that order."""
+        ids = dict.fromkeys((*self.ranking, *(doc_id for doc_id, _, _ in self.sources)))
+        return tuple(i for i in ids if self._timeline.tenant(i) not in (None, "", self.op.tenant))
+
+    @cached_property
+    def foreign_tenants(self) -> tuple[str, ...]:
+        """Whose content reached this asker: by document, and by the canary in what was shown."""
+        shown = [self.answer.value] if self.answer is not None else []
+        shown += [text for _, _, text in self.sources]
+        found = {tenant for text in shown for tenant in self._owners(text)}
+        found |= {self._timeline.tenant(i) or "" for i in self.foreign_docs}
+        return tuple(sorted(found - {self.op.tenant, ""}))
+
+    @cached_property
+    def foreign(self) -> bool | None:
+        if self.answer is None or not self.op.tenant:
+            return None
+        if self.foreign_tenants:
+            return True
+        seen = (*self.ranking, *(doc_id for doc_id, _, _ in self.sources))
+        return None if any(self._timeline.tenant(i) is None for i in seen) else False
+
+
+class History:
+    """The reading of one arm.
+
+    ``lookups`` and ``searches`` of all ops, in the order they happened; ``asks`` by op.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self.timeline = Timeline(evidence)
+        self.ops: Mapping[int, OpRow] = {op.index: op for op in evidence.ops}
+        self._owners: dict[str, frozenset[str]] = {}
+        self.asks: dict[int, Ask] = {
+            op.index: Ask(op, evidence, self.timeline, self.owners) for op in evidence.ops if op.do == "ask"
+        }
+        self.lookups: list[Lookup] = []
+        self.searches: list[Search] = []
+        self._read()
+
+    @property
+    def searches_index(self) -> bool:
+        """Whether searches went over the index whose writes were recorded: not where the index was bypassed."""
+        return self.evidence.arm.partition("-without:")[2] != "index"
+
+    @cached_property
+    def subjects(self) -> Mapping[tuple[str, str], str]:
+        """What a question of a tenant asks about, by (tenant, text digest); "" where two asks disagree."""
+        out: dict[tuple[str, str], str] = {}
+        for index, gold in self.evidence.gold.items():
+            op = self.ops.get(index)
+            if op is not None and gold.subject and out.setdefault((op.tenant, op.text), gold.subject) != gold.subject:
+                out[op.tenant, op.text] = ""
+        return out
+
+    def same_subject(self, tenant: str, text: str, other: str) -> bool | None:
+        """Whether two texts of a tenant ask the same thing; None when that is not known."""
+        first, second = self.subjects.get((tenant, text)), self.subjects.get((tenant, other))
+        return first == second if first and second else None
+
+    def lawful(self, lookup: Lookup) -> bool | None:
+        """Whether a hit is what a dict with losses may return; None when that cannot be told.
+
+        Besides the last value under the same key, two relaxed forms are lawful: a near match of the answer cache
+        (only ``text`` differs, and both texts ask the same thing), and a value of an older corpus ``epoch`` when none
+        of the documents that it was made from has changed since (the epoch is a stand-in for them).
+        """
+        if lookup.own:
+            return True
+        if lookup.write is None or not lookup.live or not set(lookup.differs) <= {"text", "epoch"}:
+            return False
+        allowed: list[bool | None] = []
+        if "text" in lookup.differs:
+            allowed.append(self._asks_the_same(lookup))
+        if "epoch" in lookup.differs:
+            allowed.append(self.unchanged(lookup))
+        return False if False in allowed or not allowed else None if None in allowed else True
+
+    def unchanged(self, lookup: Lookup) -> bool | None:
+        """Whether the documents that a cached value was made from are as they were when it was written."""
+        origin = None if lookup.write is None else self.asks.get(lookup.write.op)
+        if origin is None or origin.answer is None:
+            return None
+        ids = origin.ranking if lookup.event.layer == "retrieval" else [doc_id for doc_id, _, _ in origin.sources]
+        return not any(self.timeline.since(doc_id, lookup.event.op) > origin.op.index for doc_id in ids)
+
+    def _asks_the_same(self, lookup: Lookup) -> bool | None:
+        if lookup.write is None or lookup.event.layer != "answer":
+            return False
+        tenant = lookup.event.key.get("tenant", "")
+        return self.same_subject(tenant, lookup.event.key.get("text", ""), lookup.write.key.get("text", ""))
+
+    def owners(self, text: str) -> frozenset[str]:
+        """Tenants whose canary occurs in a text, given by its digest."""
+        if text not in self._owners:
+            content = self.evidence.texts.get(text, "")
+            canaries = self.evidence.canaries.items()
+            self._owners[text] = frozenset(tenant for tenant, canary in canaries if canary and canary in content)
+        return self._owners[text]
+
+    def asker(self, event: Event) -> str:
+        """The tenant on whose behalf an event happened: who really asked, else what the key says."""
+        op = self.ops.get(event.op)
+        return op.tenant if op is not None and op.do == "ask" else event.key.get("tenant", "")
+
+    def _read(self) -> None:
+        caches: dict[str, _Model] = {}
+        vectors: dict[str, Event] = {}
+        for event in self.evidence.events:
+            ask = self.asks.get(event.op)
+            if event.layer == "index":
+                if event.kind == "put":
+                    vectors[event.key.get("doc", "")] = event
+                elif event.kind == "delete":
+                    vectors.pop(event.key.get("doc", ""), None)
+                elif event.kind == "search":
+                    ids = [row[0] for row in _list(event.data.get("ranking"))]
+                    search = Search(event, tuple((i, vectors.get(i)) for i in ids))
+                    self.searches.append(search)
+                    if ask is not None:
+                        ask.searches.append(search)
+            elif event.kind == "answer":
+                if ask is not None:
+                    ask.answer = event
+            elif event.kind in ("hit", "miss", "put", "delete"):
+                lookup = caches.setdefault(event.layer, _Model()).take(event)
+                if lookup is not None:
+                    self.lookups.append(lookup)
+                    if ask is not None:
+                        ask.lookups.append(lookup)
+
+
+class _Model:
+    """What a perfect cache of one layer would hold, and every put that there ever was, by value."""
+
+    def __init__(self) -> None:
+        self._last: dict[Parts, Event] = {}
+        self._puts: dict[str, dict[Parts, Event]] = {}
+
+    def take(self, event: Event) -> Lookup | None:
+        key = parts_of(event.key)
+        if event.kind == "put":
+            self._last[key] = event
+            self._puts.setdefault(event.value, {})[key] = event
+        elif event.kind == "delete":
+            self._last.pop(key, None)
+        elif event.kind == "miss":
+            return Lookup(event)
+        elif event.kind == "hit":
+            own = self._last.get(key)
+            if own is not None and own.value == event.value:
+                return Lookup(event, own, own=True)
+            return self._from_elsewhere(key, event)
+        return None
+
+    def _from_elsewhere(self, key: Parts, event: Event) -> Lookup:
+        """The likeliest write of a value that is not under this key: fewest parts differ, then live, then latest."""
+        best: tuple[tuple[int, bool, int], Event, tuple[str, ...]] | None = None
+        for other, put in self._puts.get(event.value, {}).items():
+            differs = differing(key, other)
+            rank = (len(differs), self._last.get(other) is not put, -put.op)
+            if best is None or rank < best[0]:
+                best = (rank, put, differs)
+        if best is None:
+            return Lookup(event)
+        return Lookup(event, best[1], live=not best[0][1], differs=best[2])
+
+
+def encoder_of(vector: str) -> str:
+    """The fingerprint in a vector's name (``vector:<encoder>:<text>``); "" when its origin is unknown."""
+    made_by = vector.split(":")[1] if vector.startswith("vector:") else ""
+    return "" if made_by == "unknown" else made_by
+
+
+def embedded_text(vector: str) -> str:
+    """The digest of the embedded text in a vector's name; "" when its origin is unknown."""
+    return vector.split(":")[2] if vector.startswith("vector:") else ""
+
+
+def parts_of(key: Mapping[str, str]) -> Parts:
+    return frozenset(key.items())
+
+
+def differing(one: Parts, other: Parts) -> tuple[str, ...]:
+    """Names of the parts in which two keys differ, sorted; a part that only one of them has differs."""
+    return tuple(sorted({name for name, _ in one ^ other}))
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()

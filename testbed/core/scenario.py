@@ -1,0 +1,70 @@
+"""A scenario and its arms: frozen values that one file in ``scenarios/`` builds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testbed.core.ports import Change, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """What must be true of a variant for it to count as a live benchmark.
+
+    The faulty arm's ``metric`` must fall by at least ``drop_at_least`` below the clean arm's; bypassing the layer
+    ``blame`` must cure it and bypassing another must not; each fix of ``cured_by`` must recover at least 95 %.
+    """
+
+    metric: str
+    drop_at_least: float
+    blame: str
+    cured_by: tuple[str, ...]
+    violates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way in which the scenario's fault shows: its faults, its workload, its fixes, what is expected of it."""
+
+    name: str
+    summary: str
+    faults: tuple[Change, ...]
+    fixes: tuple[Change, ...]
+    workload: Workload
+    expect: Expect
+    anomalies: tuple[str, ...] = ()
+    encoder: str = "minilm"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A named pollution. ``variants[0]`` is what runs when none is asked for."""
+
+    name: str
+    summary: str
+    dataset: str
+    variants: tuple[Variant, ...]
+    shows_versions: bool = False
+
+    def variant(self, name: str) -> Variant | None:
+        return next((v for v in self.variants if v.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One replay of the ops: which changes are on, and which layer is bypassed."""
+
+    name: str
+    faults: tuple[Change, ...] = ()
+    fixes: tuple[Change, ...] = ()
+    bypass: tuple[str, ...] = ()
+
+
+def arms_of(variant: Variant, layers: tuple[str, ...]) -> tuple[Arm, ...]:
+    """clean, faulty, each fix on both, and the faulty stack without each layer."""
+    faulty = variant.faults
+    out = [Arm("clean"), Arm("faulty", faulty)]
+    out += [Arm(f"faulty+{f.name}", faulty, (f,)) for f in variant.fixes]
+    out += [Arm(f"clean+{f.name}", (), (f,)) for f in variant.fixes]
+    out += [Arm(f"faulty-without:{layer}", faulty, (), (layer,)) for layer in layers]
+    return tuple(out)

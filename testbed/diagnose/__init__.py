@@ -1,0 +1,1 @@
+"""What a drop is made of: how big, how sure, which layer, and whether the scenario still shows what it promises."""

@@ -1,0 +1,162 @@
+"""Whose fault a drop is, by replaying without a layer: a counterfactual, not a correlation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from math import factorial, isnan, nan
+from typing import NamedTuple
+
+import numpy as np
+
+from testbed.core.errors import InvalidInput
+from testbed.core.seeds import stream
+from testbed.diagnose.significance import Floats, resampled_means
+
+# A share of a drop this small (in units of the metric) is noise over noise.
+SMALLEST_DROP = 0.005
+
+
+class Blame(NamedTuple):
+    """The share of the drop that goes away without the layer, with its 95 % interval.
+
+    1.0: all of it. Below 0: it gets worse without the layer. None: could not tell (``why``).
+    """
+
+    layer: str
+    share: float | None
+    low: float = nan
+    high: float = nan
+    why: str = ""
+
+
+def counterfactual(
+    clean: Floats, faulty: Floats, without: Mapping[str, Floats], *, seed: int, sign: int = 1
+) -> list[Blame]:
+    """Share of the drop that each bypass gives back: (without - faulty) / (clean - faulty).
+
+    Parameters
+    ----------
+    clean, faulty : (n_asks,) a metric over the same stream; NaN where unscored
+    without : the same of the faulty stack without each layer
+    sign : -1 for a metric of which less is better
+
+    Returns
+    -------
+    One blame for each layer, most guilty first, then in the order given. The intervals come from block resamples that
+    take the same asks from all arms. Every share is None when the drop is not clearly there.
+    """
+    out = [_share(layer, clean, faulty, values, seed=seed, sign=sign) for layer, values in without.items()]
+    return sorted(out, key=lambda b: -b.share if b.share is not None else float("inf"))
+
+
+def _share(layer: str, clean: Floats, faulty: Floats, values: Floats, *, seed: int, sign: int) -> Blame:
+    stacked = np.stack([clean, faulty, values]) * sign
+    known = stacked[:, ~np.isnan(stacked).any(axis=0)]
+    if not known.shape[1]:
+        return Blame(layer, None, why="no ask is scored in all three arms")
+    drop, gain = float(known[0].mean() - known[1].mean()), float(known[2].mean() - known[1].mean())
+    # One name for all layers: every layer is judged over the same resampled asks.
+    means = resampled_means(known, seed=seed, name="blame")
+    drops, gains = means[:, 0] - means[:, 1], means[:, 2] - means[:, 1]
+    if drop < SMALLEST_DROP or float(np.percentile(drops, 2.5)) <= 0.0:
+        return Blame(layer, None, why=f"the drop of {drop:.4f} is not clearly above 0")
+    # The denominator is kept off zero in the few resamples that miss the drop.
+    shares = gains / np.maximum(drops, SMALLEST_DROP / 2)
+    low, high = np.percentile(shares, [2.5, 97.5])
+    return Blame(layer, gain / drop, float(low), float(high))
+
+
+def shapley(values: Mapping[frozenset[str], float], layers: Iterable[str]) -> dict[str, float]:
+    """Each layer's fair share of what bypassing all of them changes.
+
+    Parameters
+    ----------
+    values : the score of the faulty stack with each subset of the layers bypassed, the empty and the full one included
+    layers : distinct names
+
+    Returns
+    -------
+    Shares that sum to ``values[all] - values[none]``: layers that do the same get the same, one that does nothing 0.
+
+    Raises
+    ------
+    InvalidInput : the score of a subset is missing or unscored.
+
+    References
+    ----------
+    Shapley, "A value for n-person games", 1953.
+    """
+    names = _distinct(layers)
+    for subset in _subsets(names):
+        if isnan(values.get(subset, nan)):
+            raise InvalidInput(f"no score for the stack without {sorted(subset)}; shapley needs all 2^{len(names)}")
+    out = {}
+    for layer in names:
+        others = [name for name in names if name != layer]
+        total = 0.0
+        for subset in _subsets(others):
+            weight = factorial(len(subset)) * factorial(len(others) - len(subset)) / factorial(len(names))
+            total += weight * (values[subset | {layer}] - values[subset])
+        out[layer] = total
+    return out
+
+
+class Sampled(NamedTuple):
+    """An estimated share and the standard error of the estimate."""
+
+    share: float
+    error: float
+
+
+def sampled_shapley(
+    score: Callable[[frozenset[str]], float], layers: Iterable[str], *, seed: int, pairs: int = 50
+) -> dict[str, Sampled]:
+    """Shapley shares from random orders of the layers, for more layers than can be replayed in all subsets.
+
+    Each order is used forwards and backwards, which cancels much of the noise. ``score`` is asked for a subset once.
+    The shares still sum to the whole change exactly.
+    """
+    names = _distinct(layers)
+    rng = stream(seed, "shapley", *names)
+    memo: dict[frozenset[str], float] = {}
+
+    def worth(subset: frozenset[str]) -> float:
+        if subset not in memo:
+            memo[subset] = score(subset)
+        return memo[subset]
+
+    gains: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(pairs):
+        order = rng.sample(names, len(names))
+        forwards, backwards = _marginal(worth, order), _marginal(worth, order[::-1])
+        for name in names:
+            gains[name].append((forwards[name] + backwards[name]) / 2)
+    return {name: Sampled(_mean(g), _standard_error(g)) for name, g in gains.items()}
+
+
+def _marginal(worth: Callable[[frozenset[str]], float], order: Sequence[str]) -> dict[str, float]:
+    out, before = {}, frozenset[str]()
+    for name in order:
+        out[name] = worth(before | {name}) - worth(before)
+        before |= {name}
+    return out
+
+
+def _distinct(layers: Iterable[str]) -> list[str]:
+    names = list(layers)
+    if len(set(names)) != len(names):
+        raise InvalidInput(f"layers={names} must be distinct (shapley)")
+    return names
+
+
+def _subsets(names: Sequence[str]) -> list[frozenset[str]]:
+    return [frozenset(c) for size in range(len(names) + 1) for c in combinations(names, size)]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else nan

@@ -1,0 +1,137 @@
+"""From a recorded run to its summary: the one document that reports, comparisons and gates read.
+
+scenario variant about seed level stack store dataset queries digest
+metric                      what the scenario's expectation is about
+arms.<arm>                  status; digest, means, serving, verdicts, p95_ms, hits, valid_hits where it ran
+deltas blame fixes heatmap published_attribution violated witness      see ``judge``
+hits_of                     the layer whose hit rates stand in the table
+versions                    part, actual, believed, agree; of the faulty arm, where the scenario shows it
+expect                      metric, drop_at_least, blame, cured_by, violates, applies, why_not, failures
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from math import nan
+from typing import Any
+
+from testbed.core.evidence import Evidence
+from testbed.core.scenario import Scenario, Variant
+from testbed.diagnose.judge import INVARIANTS, ArmJudgement, RunJudgement, judge_arm, judge_run, plain
+from testbed.metrics import scores as scoring
+from testbed.metrics.faithfulness import FAITHFUL, TRUE
+from testbed.metrics.grounding import ANSWER_CONTAINMENT, LEXICAL_GROUNDING
+from testbed.record.folder import RunReader
+from testbed.run.plan import Plan
+from testbed.run.settings import Settings
+
+# Raise a number when the same evidence gives another value: runs judged by different ones are not comparable.
+VERSIONS = {
+    **{metric.name: "1" for metric in scoring.RANKING},
+    **dict.fromkeys((FAITHFUL, TRUE, ANSWER_CONTAINMENT, LEXICAL_GROUNDING), "1"),
+    **dict.fromkeys((scoring.LEAK_RATE, scoring.STALE_RATE, scoring.ABSTAINED), "1"),
+    **{invariant.name: "1" for invariant in INVARIANTS},
+}
+FULL_LEVEL, FULL_STREAM = 1.0, 400
+OUTERMOST = "answer"
+
+
+class Summarize:
+    """Judges a run from its folder; what the run loop calls when every arm is recorded."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return VERSIONS
+
+    def __call__(
+        self, reader: RunReader, plan: Plan, unsupported: Mapping[str, str], run_digest: str
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        ran = [arm.name for arm in plan.arms if arm.name not in unsupported]
+        arms, versions = _judge_arms(reader, ran)
+        layers = [layer for arm in plan.arms if arm.name.startswith("faulty-without:") for layer in arm.bypass]
+        run = judge_run(arms, plan.variant.expect, layers, seed=plan.settings.seed)
+        content = _header(plan, run_digest) | run.to_json()
+        content["order"] = [arm.name for arm in plan.arms]
+        content["hits_of"] = hits_of = _hits_of(arms, plan.variant.expect.blame)
+        for name, arm in arms.items():
+            content["arms"][name] |= _table_row(arm, hits_of)
+        for name, why in unsupported.items():
+            content["arms"][name] = {"status": "unsupported", "why": why}
+        content["versions"] = versions.get("faulty", []) if plan.scenario.shows_versions else []
+        content["expect"] = _expectation(plan, run)
+        return plain(content), [score.row(name) for name, arm in arms.items() for score in arm.scores]
+
+
+def _judge_arms(
+    reader: RunReader, names: Sequence[str]
+) -> tuple[dict[str, ArmJudgement], dict[str, list[dict[str, str]]]]:
+    """Each arm's judgement, and what its parts said of their versions. One arm's events in memory at a time."""
+    arms, versions = {}, {}
+    claims = None
+    for name in names:
+        evidence = reader.evidence(name)
+        claims = claims or scoring.claim_reader(evidence)
+        arms[name] = judge_arm(evidence, reader.timings(name), reader=claims)
+        versions[name] = _described(evidence)
+    return arms, versions
+
+
+def _described(evidence: Evidence) -> list[dict[str, str]]:
+    said = [event.data.get("parts") for event in evidence.events if event.kind == "describe"]
+    return list(said[-1]) if said and isinstance(said[-1], list) else []
+
+
+def _header(plan: Plan, run_digest: str) -> dict[str, Any]:
+    settings = plan.settings
+    return {
+        "scenario": plan.scenario.name,
+        "variant": plan.variant.name,
+        "about": plan.variant.summary,
+        "anomalies": list(plan.variant.anomalies),
+        "seed": settings.seed,
+        "level": settings.level,
+        "stack": settings.stack,
+        "store": settings.store,
+        "dataset": plan.corpus.name,
+        "queries": len(plan.gold),
+        "digest": run_digest,
+    }
+
+
+def _hits_of(arms: Mapping[str, ArmJudgement], blamed: str) -> str:
+    """The cache whose hit rates tell the story: the blamed one, or the outermost where an index is to blame."""
+    clean = arms.get("clean")
+    found = clean.layer(blamed) if clean else None
+    return blamed if found is not None and found.requests and blamed != "index" else OUTERMOST
+
+
+def _table_row(arm: ArmJudgement, hits_of: str) -> dict[str, Any]:
+    cache, whole = arm.layer(hits_of), arm.layer("stack")
+    return {
+        "status": "ok",
+        "hits": cache.hit_rate if cache else nan,
+        "valid_hits": cache.valid_hit_rate if cache else nan,
+        "p95_ms": whole.latency.p95_ms if whole else nan,
+    }
+
+
+def _expectation(plan: Plan, run: RunJudgement) -> dict[str, Any]:
+    """What the variant promises, whether this run is held to it, and what is not as promised.
+
+    A clean stack must violate nothing in any run; the rest is promised for full pollution of the scenario's own data.
+    """
+    why_not = _why_not_held(plan.settings, plan.scenario, plan.variant)
+    held = not why_not
+    failures = [text for text in run.failures if held or text.startswith("clean: violates")]
+    return {**asdict(plan.variant.expect), "applies": held, "why_not": why_not, "failures": failures}
+
+
+def _why_not_held(settings: Settings, scenario: Scenario, variant: Variant) -> str:
+    if settings.level < FULL_LEVEL:
+        return f"POLLUTION_LEVEL={settings.level:g} is below {FULL_LEVEL:g}"
+    if settings.dataset not in ("", scenario.dataset):
+        return f"DATASET={settings.dataset} is not the scenario's own ({scenario.dataset})"
+    if settings.queries < FULL_STREAM:
+        return f"QUERIES={settings.queries} is below {FULL_STREAM}"
+    return ""

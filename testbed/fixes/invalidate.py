@@ -1,0 +1,65 @@
+"""Fixes that remove entries when what they came from changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.core.ports import Cache, Context
+from testbed.core.types import Key
+from testbed.stacks import wrapping
+
+
+class ByProvenance:
+    """Remembers, per document, under which keys answers that were read from it are cached."""
+
+    def __init__(self, inner: Cache) -> None:
+        self._inner = inner
+        self._keys: dict[str, dict[Key, None]] = {}
+
+    def get(self, key: Key) -> Any | None:
+        return self._inner.get(key)
+
+    def put(self, key: Key, value: Any, *, ttl_s: float | None = None) -> None:
+        self._inner.put(key, value, ttl_s=ttl_s)
+        for doc_id, *_ in value["sources"]:
+            self._keys.setdefault(doc_id, {})[key] = None
+
+    def delete(self, key: Key) -> None:
+        self._inner.delete(key)
+
+    def invalidate(self, doc_id: str) -> None:
+        """Drop every entry that was read from this document."""
+        for key in self._keys.pop(doc_id, {}):
+            self._inner.delete(key)
+
+    def fresh(self) -> ByProvenance:
+        return ByProvenance(self._inner.fresh())
+
+
+@dataclass(frozen=True, slots=True)
+class EventInvalidation:
+    """A change of a document deletes the cached answers that were read from it.
+
+    Costs an index from document to keys (memory) and one delete per derived entry and change; hits stay cheap.
+    """
+
+    name: str = "event-invalidation"
+    needs: frozenset[str] = frozenset({"layers.answer", "source"})
+
+    @contextmanager
+    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
+        wrapped: list[ByProvenance] = []
+
+        def wrap(inner: Cache) -> Cache:
+            wrapped.append(ByProvenance(inner))
+            return wrapped[-1]
+
+        with wrapping.cache(stack, "answer", wrap):
+            unsubscribe = stack.source.subscribe(wrapped[0].invalidate)
+            try:
+                yield
+            finally:
+                unsubscribe()

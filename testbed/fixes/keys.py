@@ -1,0 +1,94 @@
+"""Fixes that put into the key what was missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.caches.rekeyed import Rekeyed
+from testbed.core import digest
+from testbed.core.ports import Context
+from testbed.core.types import Key
+from testbed.stacks import wrapping
+
+
+@contextmanager
+def rekeyed(stack: Any, layers: tuple[str, ...], rekey: Callable[[Key], Key]) -> Iterator[None]:
+    """Send every call to these cache layers through ``rekey``."""
+    with ExitStack() as undo:
+        for layer in layers:
+            undo.enter_context(wrapping.cache(stack, layer, lambda inner: Rekeyed(inner, rekey)))
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTenantKey:
+    """Every cache key gets the asker's tenant as a part of its own type, taken from the authenticated request.
+
+    Costs nothing but the hits that were wrong to give.
+    """
+
+    name: str = "typed-tenant-key"
+    layers: tuple[str, ...] = ("answer", "retrieval", "embedding")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset(f"layers.{layer}" for layer in self.layers)
+
+    @contextmanager
+    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
+        def rekey(key: Key) -> Key:
+            asker = ctx.asker()
+            return key if asker is None else key.replace(scope=f"tenant:{asker.tenant}")
+
+        with rekeyed(stack, self.layers, rekey):
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedKey:
+    """Every cache key gets the fingerprint of the encoder in force: weights, tokenizer and settings, not its name.
+
+    Costs a cold cache after each deployment.
+    """
+
+    name: str = "versioned-key"
+    layers: tuple[str, ...] = ("answer", "retrieval", "embedding")
+    needs: frozenset[str] = frozenset({"encoder"})
+
+    @contextmanager
+    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
+        with rekeyed(stack, self.layers, lambda key: key.replace(encoder=stack.encoder.fingerprint)):
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaHashKey:
+    """The answer key gets a digest of the conventions (units, currencies, enums, policies) that the tenant is under.
+
+    Costs every cached answer of a tenant at each change of any of its conventions, related or not.
+    """
+
+    name: str = "schema-hash-key"
+    layers: tuple[str, ...] = ("answer",)
+    needs: frozenset[str] = frozenset({"layers.answer", "source"})
+
+    @contextmanager
+    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
+        known: dict[tuple[str, int], str] = {}
+
+        def schema(tenant: str) -> str:
+            at = (tenant, stack.source.epoch(tenant))
+            if at not in known:
+                docs = stack.source.docs(tenant=tenant, kind="convention")
+                known[at] = digest.of_parts((d.id, d.text) for d in docs)
+            return known[at]
+
+        def rekey(key: Key) -> Key:
+            asker = ctx.asker()
+            return key if asker is None else key.replace(schema=schema(asker.tenant))
+
+        with rekeyed(stack, self.layers, rekey):
+            yield

@@ -1,0 +1,1 @@
+"""Rules that no correct stack breaks, judged over the evidence of one arm, each with the smallest witness."""

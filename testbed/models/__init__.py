@@ -1,0 +1,1 @@
+"""What turns text into vectors, passages into answers, and prompts into text."""

@@ -1,0 +1,73 @@
+"""Arguments in, a running server out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from testbed.core.errors import HarnessError, InvalidInput, Unavailable
+from testbed.models.runner.strategies import STRATEGIES
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    try:
+        return _serve(args)
+    except HarnessError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return e.exit_code
+    except KeyboardInterrupt:
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(prog="python -m testbed.models.runner", description=__doc__)
+    p.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; anything but loopback is reachable by others"
+    )
+    p.add_argument("--port", type=int, default=8000, help="0 takes a free one and prints it")
+    p.add_argument(
+        "--model", default="gemma3-270m", help="gemma3-270m, tiny, a Hugging Face name, a folder or a .gguf file"
+    )
+    p.add_argument("--revision", default=None, help="branch, tag or commit of a Hugging Face model")
+    p.add_argument("--device", default="cpu", help="cpu or cuda")
+    p.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
+    p.add_argument("--threads", type=int, default=0, help="CPU threads of the model; 0 leaves torch's choice")
+    p.add_argument("--kv-cache-strategy", default="full", choices=STRATEGIES)
+    p.add_argument("--max-queue", type=int, default=64, help="requests that may wait; one more is answered 429")
+    p.add_argument("--prefill-chunk", type=int, default=1024, help="prompt tokens per forward pass")
+    return p
+
+
+def _serve(args: argparse.Namespace) -> int:
+    try:
+        import torch
+
+        from testbed.models.runner import serving, weights
+        from testbed.models.runner.engine import Engine
+    except ImportError as e:
+        raise Unavailable(f"package {e.name!r} is missing; run: pip install 'rag-testbed[runner]'") from e
+
+    if min(args.max_queue, args.prefill_chunk) < 1:
+        raise InvalidInput("--max-queue and --prefill-chunk must be at least 1")
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    listener = serving.listen(args.host, args.port)  # before the model: a taken port should not cost a load
+    if args.model == weights.GEMMA:
+        print(weights.GEMMA_NOTICE, file=sys.stderr)
+    loaded = weights.load(args.model, device=args.device, dtype=args.dtype, revision=args.revision)
+    engine = Engine(loaded, strategy=args.kv_cache_strategy, max_queue=args.max_queue, chunk=args.prefill_chunk)
+    running = serving.Running(engine, listener, max_connections=4 * args.max_queue)
+    # uvicorn raises the signal again when it has shut down; this handler makes a clean stop end with status 0
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    print(f"listening on {running.url} model={loaded.name} kv={args.kv_cache_strategy}", flush=True)
+    running.run()
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    sys.exit(main())

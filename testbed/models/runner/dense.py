@@ -1,0 +1,89 @@
+"""Exact attention of the last t tokens over n rows in the order of their tokens."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+from torch.nn.attention.bias import causal_lower_right
+
+QUERIES_AT_ONCE = 512  # bounds the boolean mask to this many rows at a time
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scaling: float,
+    index: torch.Tensor,
+    padding: torch.Tensor | None,
+    local: int | None,
+    *,
+    fused: bool | None = None,
+) -> torch.Tensor:
+    """(batch, heads, t, d_value). The t queries belong to the last t of the n rows.
+
+    However much was dropped between them, rows are in order: query i sees exactly the first n - t + i + 1 rows. That
+    is a causal mask aligned to the lower right, which the fused kernels of a GPU know (``fused``, the default there).
+
+    Parameters
+    ----------
+    q, k, v : (batch, heads or kv_heads, t or n, d), rotated
+    index : (n,) token of each row; ``padding`` (batch, tokens) True where a token is real, or None
+    local : the layer's own window: a query sees itself and ``local`` - 1 rows before it
+    """
+    t, n = q.shape[2], k.shape[2]
+    if t == 1:
+        return _one(q, k, v, scaling, index, padding, local)
+    grouped = q.shape[1] != k.shape[1]
+    if padding is None and local is None:
+        if n == t:
+            return functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling, enable_gqa=grouped)
+        if q.is_cuda if fused is None else fused:
+            bias = causal_lower_right(t, n)
+            return functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scaling, enable_gqa=grouped)
+    out = q.new_empty(*q.shape[:3], v.shape[-1])
+    for start in range(0, t, QUERIES_AT_ONCE):
+        end = min(start + QUERIES_AT_ONCE, t)
+        high = n - t + end  # rows after the slice's last query are never visible
+        low = 0 if local is None else max(0, n - t + start - local + 1)
+        mask = visible(end - start, high - low, index[low:high], padding, local)
+        rows = slice(low, high)
+        out[:, :, start:end] = functional.scaled_dot_product_attention(
+            q[:, :, start:end], k[:, :, rows], v[:, :, rows], attn_mask=mask, scale=scaling, enable_gqa=grouped
+        )
+    return out
+
+
+def visible(
+    w: int, n: int, index: torch.Tensor, padding: torch.Tensor | None, local: int | None = None
+) -> torch.Tensor:
+    """(batch or 1, 1, w, n) bool: which of n rows the last w of them may look at. A row without any looks at all."""
+    column = torch.arange(n, device=index.device)
+    query = column[n - w :, None]
+    mask = column <= query
+    if local is not None:
+        mask = mask & (column > query - local)
+    mask = mask[None, None]
+    if padding is not None:
+        mask = mask & padding[:, None, None, index]
+        mask = mask | ~mask.any(-1, keepdim=True)  # the query of a padding token: anything but NaN
+    return mask
+
+
+def _one(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scaling: float,
+    index: torch.Tensor,
+    padding: torch.Tensor | None,
+    local: int | None,
+) -> torch.Tensor:
+    """One query sees every row (of its window): no mask, and heads that share keys become rows of one product."""
+    low = 0 if local is None else max(0, k.shape[2] - local)
+    k, v, index = k[:, :, low:], v[:, :, low:], index[low:]
+    mask = None if padding is None else visible(1, index.shape[0], index, padding)
+    batch, heads, _, d = q.shape
+    grouped = q.reshape(batch, k.shape[1], heads // k.shape[1], d)
+    out = functional.scaled_dot_product_attention(grouped, k, v, attn_mask=mask, scale=scaling)
+    return out.reshape(batch, heads, 1, v.shape[-1])

@@ -1,0 +1,154 @@
+"""The second tier: demoted blocks in host memory, scored and brought back when a query asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from testbed.models.runner.rows import Part
+from testbed.models.runner.scores import grouped_logits
+
+SCORED_AT_ONCE = 64  # blocks: bounds the logits that exist at one time
+Rotate = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class HostTier:
+    """At most ``limit`` blocks of one layer. The least wanted one goes when there is no room.
+
+    On a GPU, memory is pinned and every copy, both ways, is on one side stream: copies are ordered among themselves,
+    so a slot is never written before the copy that reads it has ended. Nothing on the CPU reads the slots there.
+    """
+
+    def __init__(self, limit: int, block: int) -> None:
+        self._limit = limit
+        self._block = block
+        self._slot: dict[int, int] = {}  # block number -> slot
+        self._wanted: dict[int, float] = {}
+        self._free: list[int] = []
+        self._k: torch.Tensor | None = None
+        self._v: torch.Tensor | None = None
+        self._pos: dict[int, torch.Tensor] = {}
+        self._copies: torch.cuda.Stream | None = None
+
+    def __len__(self) -> int:
+        return len(self._slot)
+
+    @property
+    def blocks(self) -> list[int]:
+        """Numbers of the blocks that are held, ascending."""
+        return sorted(self._slot)
+
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self._k is None or self._v is None else self._k.nbytes + self._v.nbytes
+
+    def demote(self, numbers: list[int], part: Part, wanted: list[float]) -> list[int]:
+        """Take blocks whose rows follow one another in ``part``; the numbers that were dropped to make room."""
+        dropped: list[int] = []
+        for i, number in enumerate(numbers):
+            self._wanted[number] = wanted[i]
+            self._write(number, part.take(slice(i * self._block, (i + 1) * self._block)))
+            if len(self._slot) > self._limit:
+                # the lowest number on a tie: the oldest
+                loser = min(self._slot, key=lambda n: (self._wanted[n], n))
+                self._forget(loser)
+                dropped.append(loser)
+        return dropped
+
+    def wanted_by(self, q: torch.Tensor, scaling: float, rotated: Rotate) -> torch.Tensor:
+        """Best share of the attention inside this tier that each block gets over all heads, (blocks,) float32.
+
+        ``q`` (batch, heads, w, d) is rotated; ``rotated(k, pos)`` rotates (batch, n, kv_heads, d).
+        """
+        numbers = self.blocks
+        found = []
+        for at in range(0, len(numbers), SCORED_AT_ONCE):
+            group = numbers[at : at + SCORED_AT_ONCE]
+            k = rotated(self._fetch(self._k, group, q.device), self._positions(group)).transpose(1, 2)
+            logits = grouped_logits(q, k, scaling)
+            found.append(logits.reshape(*logits.shape[:-1], len(group), self._block).logsumexp(-1))
+        share = torch.cat(found, -1).softmax(-1).mean(3)
+        return share.amax((0, 1, 2))
+
+    def read(self, numbers: list[int], device: torch.device) -> Part:
+        """A copy of these blocks' rows, in their order, on the device."""
+        k, v = self._fetch(self._k, numbers, device), self._fetch(self._v, numbers, device)
+        token = torch.cat([torch.arange(n * self._block, (n + 1) * self._block) for n in numbers])
+        return Part(k, v, token.to(device), self._positions(numbers))
+
+    def recall(self, numbers: list[int], device: torch.device) -> Part:
+        """Take blocks out of this tier and back to the device."""
+        part = self.read(numbers, device)
+        for number in numbers:
+            self._forget(number)
+        return part
+
+    def fork(self) -> HostTier:
+        other = HostTier(self._limit, self._block)
+        other._slot, other._wanted, other._pos = dict(self._slot), dict(self._wanted), dict(self._pos)
+        other._free, other._copies = list(self._free), self._copies
+        if self._copies is not None:
+            self._copies.synchronize()  # the CPU reads the slots here
+        other._k = None if self._k is None else _grown(self._k.shape[0], self._k[0], self._k.is_pinned(), self._k)
+        other._v = None if self._v is None else _grown(self._v.shape[0], self._v[0], self._v.is_pinned(), self._v)
+        return other
+
+    def _fetch(self, pool: torch.Tensor | None, numbers: list[int], device: torch.device) -> torch.Tensor:
+        assert pool is not None
+        with self._on_copies():
+            rows = torch.cat([pool[self._slot[n]].to(device, non_blocking=True) for n in numbers], 1)
+        if self._copies is not None:
+            current = torch.cuda.current_stream(device)
+            current.wait_stream(self._copies)
+            rows.record_stream(current)
+        return rows
+
+    def _positions(self, numbers: list[int]) -> torch.Tensor:
+        return torch.cat([self._pos[n] for n in numbers], 1)
+
+    def _write(self, number: int, part: Part) -> None:
+        self._make_room(part)
+        assert self._k is not None and self._v is not None
+        slot = self._free.pop()
+        if self._copies is not None:
+            self._copies.wait_stream(torch.cuda.current_stream(part.k.device))
+        with self._on_copies():
+            for pool, rows in ((self._k, part.k), (self._v, part.v)):
+                pool[slot].copy_(rows, non_blocking=True)
+                if self._copies is not None:
+                    rows.record_stream(self._copies)
+        self._slot[number] = slot
+        self._pos[number] = part.pos.clone()
+
+    def _make_room(self, part: Part) -> None:
+        """Grow by doubling (pinned memory is slow to get, and never given back block by block)."""
+        if self._free:
+            return
+        have = 0 if self._k is None else self._k.shape[0]
+        size = min(max(8, 2 * have), self._limit + 1)
+        pin = part.k.is_cuda
+        if pin and self._copies is None:
+            self._copies = torch.cuda.Stream(part.k.device)  # type: ignore[no-untyped-call]
+        if pin and self._k is not None:
+            assert self._copies is not None
+            self._copies.synchronize()  # the CPU reads the old slots here
+        self._k = _grown(size, part.k, pin, self._k)
+        self._v = _grown(size, part.v, pin, self._v)
+        self._free = list(range(size - 1, have - 1, -1))
+
+    def _forget(self, number: int) -> None:
+        self._free.append(self._slot.pop(number))
+        del self._wanted[number], self._pos[number]
+
+    def _on_copies(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._copies is None else torch.cuda.stream(self._copies)
+
+
+def _grown(size: int, like: torch.Tensor, pin: bool, old: torch.Tensor | None) -> torch.Tensor:
+    """A pool of ``size`` slots in host memory, its first ones filled from ``old``."""
+    new = torch.empty(size, *like.shape, dtype=like.dtype, pin_memory=pin)
+    if old is not None:
+        new[: old.shape[0]] = old
+    return new

@@ -1,0 +1,107 @@
+"""What the sliding-sparse cache keeps: its settings, and the bound that follows from them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+from testbed.core.errors import InvalidInput
+
+THRESHOLD_VARIABLE = "DEEPSEEK_CACHE_THRESHOLD"
+DEFAULT_THRESHOLD = 0.15
+
+
+def threshold_from_environment() -> float:
+    """``DEEPSEEK_CACHE_THRESHOLD``, 0.15 where it is not set."""
+    text = os.environ.get(THRESHOLD_VARIABLE, "")
+    try:
+        return float(text) if text else DEFAULT_THRESHOLD
+    except ValueError as e:
+        raise InvalidInput(f"{THRESHOLD_VARIABLE}={text!r} must be a number") from e
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Which rows of a full-attention layer stay on the device.
+
+    Sinks (the first tokens) and the window (the last ones) always stay. In between, tokens live in blocks; a block
+    stays while its score reaches ``threshold``.
+
+    Parameters
+    ----------
+    window : last tokens, never dropped
+    threshold : share of the head's best cold block that a block must reach; relative, so it bounds nothing by itself
+    block : tokens per block
+    sink : first tokens, never dropped; a multiple of ``block``
+    max_blocks : most cold blocks kept per layer, best first: this is the memory bound; None is no bound
+    decay : weight of the past in a block's score, 0 forgets
+    observe : last queries of a chunk (or of the decoded tokens) whose attention is the score
+    spread : a block takes the best score among this many neighbours on each side: facts straddle borders
+    heads : how the scores of the heads become one: a block that *one* head needs is needed
+    host_blocks : most demoted blocks per layer in host memory; 0 drops them for good
+    recall : demoted blocks, with ``spread`` neighbours each, that a chunk's queries may bring back
+    positions : ``absolute`` as trained; ``compact`` renumbers the kept rows: no distance then exceeds their number
+    memo : keep rotated keys while decoding (half as much again as the kept rows) instead of rotating at every token
+    """
+
+    window: int = 1024
+    threshold: float = DEFAULT_THRESHOLD
+    block: int = 64
+    sink: int = 64
+    max_blocks: int | None = 128
+    decay: float = 0.5
+    observe: int = 32
+    spread: int = 1
+    heads: Literal["max", "mean"] = "max"
+    host_blocks: int = 0
+    recall: int = 4
+    positions: Literal["absolute", "compact"] = "absolute"
+    memo: bool = True
+
+    def __post_init__(self) -> None:
+        self._at_least("window", 1)
+        self._at_least("block", 1)
+        self._at_least("observe", 1)
+        for name in ("sink", "spread", "host_blocks", "recall", "threshold"):
+            self._at_least(name, 0)
+        if self.sink % self.block:
+            raise InvalidInput(f"sink={self.sink} must be a multiple of block={self.block}")
+        if not 0 <= self.decay < 1:
+            raise InvalidInput(f"decay={self.decay} must be in [0, 1)")
+        if self.max_blocks is not None:
+            self._at_least("max_blocks", 0)
+        if self.positions == "compact" and self.host_blocks:
+            raise InvalidInput("positions='compact' knows no place for rows that come back; set host_blocks=0")
+        if self.heads not in ("max", "mean") or self.positions not in ("absolute", "compact"):
+            raise InvalidInput(f"heads={self.heads!r}, positions={self.positions!r} are not known")
+
+    @property
+    def is_lossless(self) -> bool:
+        """True when nothing can ever be dropped."""
+        return self.threshold == 0 and self.max_blocks is None
+
+    @property
+    def recalled_rows(self) -> int:
+        """Most rows that one recall brings back."""
+        return min(self.host_blocks, self.recall * (1 + 2 * self.spread)) * self.block
+
+    def rows_bound(self) -> int | None:
+        """Most rows that one full-attention layer holds between two forward passes; None without ``max_blocks``.
+
+        Sinks, the capped blocks, the window, the part of a block that has only half left it, up to one block of
+        decoded tokens before the next pruning, and what a recall has brought back until then.
+        """
+        if self.max_blocks is None:
+            return None
+        return self.sink + self.max_blocks * self.block + self.window + 2 * self.block - 1 + self.recalled_rows
+
+    def transient_rows(self, chunk: int) -> int | None:
+        """Most rows of the one layer that is at work during a prefill chunk; the other layers hold ``rows_bound``."""
+        bound = self.rows_bound()
+        return None if bound is None else bound + self.recalled_rows + chunk
+
+    def _at_least(self, name: str, least: float) -> None:
+        value = getattr(self, name)
+        if not value >= least:
+            raise InvalidInput(f"{name}={value} must be at least {least:g}")

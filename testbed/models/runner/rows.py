@@ -1,0 +1,107 @@
+"""Storage of one layer: keys without positions, values, and which token each row is. Always contiguous."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+
+class Part(NamedTuple):
+    """Rows in the order of their tokens.
+
+    ``k`` (batch, n, kv_heads, d_key) before rotation, ``v`` (batch, n, kv_heads, d_value); ``token`` (n,) is the
+    number of the token among all ever seen; ``pos`` (1 or batch, n) its position id, another number under left padding.
+    """
+
+    k: torch.Tensor
+    v: torch.Tensor
+    token: torch.Tensor
+    pos: torch.Tensor
+
+    def take(self, rows: torch.Tensor | slice) -> Part:
+        return Part(self.k[:, rows], self.v[:, rows], self.token[rows], self.pos[:, rows])
+
+
+def joined(parts: list[Part]) -> Part:
+    """Parts whose tokens follow one another, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    ks, vs, token, pos = zip(*parts, strict=True)
+    widest = max(p.shape[0] for p in pos)
+    return Part(torch.cat(ks, 1), torch.cat(vs, 1), torch.cat(token), torch.cat([p.expand(widest, -1) for p in pos], 1))
+
+
+class Rows:
+    """A buffer with a live front and ``slack`` free rows behind it, so that a decoded token is written in place.
+
+    ``fork`` shares the buffer until one of the two writes.
+    """
+
+    def __init__(self, part: Part, slack: int) -> None:
+        self.n = part.k.shape[1]
+        self._slack = slack
+        self._shared = False
+        self._buffer = _with_room(part, self.n + slack)
+
+    @property
+    def live(self) -> Part:
+        """The rows in use, as views."""
+        return Part(
+            self._buffer.k[:, : self.n],
+            self._buffer.v[:, : self.n],
+            self._buffer.token[: self.n],
+            self._buffer.pos[:, : self.n],
+        )
+
+    @property
+    def capacity(self) -> int:
+        return self._buffer.k.shape[1]
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of keys and values that this buffer occupies, free rows included."""
+        return self._buffer.k.nbytes + self._buffer.v.nbytes
+
+    def append(self, part: Part) -> None:
+        """Add rows at the end; grows by ``slack`` when full."""
+        end = self.n + part.k.shape[1]
+        if self._shared or end > self.capacity or part.pos.shape[0] > self._buffer.pos.shape[0]:
+            room = max(self.capacity, end + self._slack) if end > self.capacity else self.capacity
+            self._buffer = _with_room(self.live, room, pos_rows=part.pos.shape[0])
+            self._shared = False
+        for own, new, dim in zip(self._buffer, part, (1, 1, 0, 1), strict=True):
+            own.narrow(dim, self.n, end - self.n).copy_(new)
+        self.n = end
+
+    def select_batch(self, rows: torch.Tensor) -> Rows:
+        """The same tokens for these sequences of the batch, in a buffer of its own."""
+        part = self.live
+        pos = part.pos if part.pos.shape[0] == 1 else part.pos[rows]
+        return Rows(Part(part.k[rows], part.v[rows], part.token, pos), self._slack)
+
+    def fork(self) -> Rows:
+        other = object.__new__(Rows)
+        other.n, other._slack, other._buffer = self.n, self._slack, self._buffer
+        other._shared = self._shared = True
+        return other
+
+    def poison_free_rows(self) -> None:
+        """Fill what is not in use with NaN: nothing may depend on it."""
+        self._buffer.k[:, self.n :] = float("nan")
+        self._buffer.v[:, self.n :] = float("nan")
+
+
+def _with_room(part: Part, room: int, pos_rows: int = 1) -> Part:
+    """The rows at the front of new buffers of ``room`` rows."""
+    n = part.k.shape[1]
+    batch_pos = max(pos_rows, part.pos.shape[0])
+    new = Part(
+        part.k.new_empty(part.k.shape[0], room, *part.k.shape[2:]),
+        part.v.new_empty(part.v.shape[0], room, *part.v.shape[2:]),
+        part.token.new_empty(room),
+        part.pos.new_empty(batch_pos, room),
+    )
+    for own, old, dim in zip(new, part, (1, 1, 0, 1), strict=True):
+        own.narrow(dim, 0, n).copy_(old)
+    return new

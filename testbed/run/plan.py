@@ -1,0 +1,109 @@
+"""What a run is going to do: scenario, data, ops, truth, arms. Pure: reads files, starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from testbed.core import digest
+from testbed.core.errors import unknown
+from testbed.core.evidence import DocRow, OpRow
+from testbed.core.ports import Corpus
+from testbed.core.scenario import Arm, Scenario, Variant, arms_of
+from testbed.core.types import Doc, Gold, Op, Query, Upgrade
+from testbed.corpora.load import load as load_corpus
+from testbed.run import scenarios
+from testbed.run.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that is fixed before the first arm runs."""
+
+    settings: Settings
+    scenario: Scenario
+    variant: Variant
+    scenario_digest: str
+    corpus: Corpus
+    ops: tuple[Op, ...]
+    gold: Mapping[int, Gold]
+    arms: tuple[Arm, ...]
+
+
+def make(settings: Settings, layers: tuple[str, ...]) -> Plan:
+    """Load the scenario and its data, draw the ops, and work out the truth for every ask."""
+    scenario = scenarios.load(settings.scenario, settings.scenarios_dir)
+    variant = scenario.variant(settings.variant) if settings.variant else scenario.variants[0]
+    if variant is None:
+        raise unknown(f"variant of {scenario.name}", settings.variant, [v.name for v in scenario.variants])
+    corpus = load_corpus(settings.dataset or scenario.dataset)
+    ops = variant.workload.ops(corpus, settings.seed, settings.queries)
+    source = scenarios.source(settings.scenario, settings.scenarios_dir)
+    return Plan(
+        settings=settings,
+        scenario=scenario,
+        variant=variant,
+        scenario_digest=digest.of_bytes(source.read_bytes()),
+        corpus=corpus,
+        ops=ops,
+        gold=truth(corpus, ops),
+        arms=arms_of(variant, layers),
+    )
+
+
+def truth(corpus: Corpus, ops: tuple[Op, ...]) -> dict[int, Gold]:
+    """What each asker should be served, given the documents as they stand at that op."""
+    versions: dict[str, int] = {}
+    out: dict[int, Gold] = {}
+    for op in ops:
+        match op.do, op.item:
+            case "load", tuple() as docs:
+                versions.update((d.id, d.version) for d in docs)
+            case "upsert", Doc() as doc:
+                versions[doc.id] = doc.version
+            case "delete", Doc() as doc:
+                versions.pop(doc.id, None)
+            case "ask", Query() as query:
+                out[op.index] = corpus.gold(op.index, query, versions)
+    return out
+
+
+def op_rows(ops: tuple[Op, ...]) -> list[OpRow]:
+    """The ops as recorded."""
+    rows = []
+    for op in ops:
+        match op.item:
+            case Query() as q:
+                row = OpRow(op.index, op.at_s, op.do, q.id, q.tenant, q.session, digest.of_text(q.text))
+            case Doc() as d:
+                row = OpRow(op.index, op.at_s, op.do, d.id, d.tenant, "", digest.of_text(d.text), d.version)
+            case Upgrade() as u:
+                row = OpRow(op.index, op.at_s, op.do, u.encoder)
+            case docs:
+                row = OpRow(op.index, op.at_s, op.do, f"{len(docs)} documents")
+        rows.append(row)
+    return rows
+
+
+def doc_rows(ops: tuple[Op, ...]) -> list[DocRow]:
+    """Every revision of every document that the ops bring, in order."""
+    rows = []
+    for op in ops:
+        docs = op.item if isinstance(op.item, tuple) else (op.item,) if op.do == "upsert" else ()
+        rows += [
+            DocRow(d.id, d.version, d.tenant, d.kind, digest.of_text(d.text), op.index)
+            for d in docs
+            if isinstance(d, Doc)
+        ]
+    return rows
+
+
+def texts(ops: tuple[Op, ...]) -> list[str]:
+    """Texts of documents and questions, in order, repeated where the ops repeat them."""
+    out: list[str] = []
+    for op in ops:
+        if isinstance(op.item, tuple):
+            out += [d.text for d in op.item]
+        elif isinstance(op.item, Doc | Query):
+            out.append(op.item.text)
+    return out

@@ -1,0 +1,41 @@
+"""Put a wrapper around a part of a stack for as long as a with-block lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from testbed.core.errors import Unsupported
+from testbed.core.ports import Cache, Index
+
+
+@contextmanager
+def cache(stack: Any, layer: str, wrap: Callable[[Cache], Cache]) -> Iterator[None]:
+    """Wrap one cache layer; the inner cache comes back at the end."""
+    if layer not in stack.layers:
+        raise Unsupported(f"the stack has no layer {layer!r} (it has: {', '.join(stack.layers) or 'none'})")
+    inner = stack.layers[layer]
+    stack.layers[layer] = wrap(inner)
+    try:
+        yield
+    finally:
+        stack.layers[layer] = inner
+
+
+@contextmanager
+def attribute(stack: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
+    """Replace an attribute by a wrapper around it."""
+    if not hasattr(stack, name):
+        raise Unsupported(f"the stack has no {name!r}")
+    inner = getattr(stack, name)
+    setattr(stack, name, wrap(inner))
+    try:
+        yield
+    finally:
+        setattr(stack, name, inner)
+
+
+def index(stack: Any, wrap: Callable[[Index], Index]) -> AbstractContextManager[None]:
+    """Wrap the index."""
+    return attribute(stack, "index", wrap)

@@ -1,0 +1,1 @@
+"""Vector indexes: one contract, an exact reference, and real stores."""

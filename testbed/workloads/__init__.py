@@ -1,0 +1,1 @@
+"""Workloads: who asks what, when, and what is edited meanwhile."""

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testbed.core.history import History, Lookup, differing, embedded_text, encoder_of, parts_of
+from tests.histories.trace import evidence
+
+
+def event(kind: str, value: str = "", layer: str = "answer", **key: str) -> dict[str, Any]:
+    return {"event": {"layer": layer, "kind": kind, "key": key, "value": value}}
+
+
+def ask(tenant: str = "acme", text: str = "@q", **op: Any) -> dict[str, Any]:
+    return {"op": {"do": "ask", "tenant": tenant, "text": text, **op}}
+
+
+def last(*rows: dict[str, Any]) -> tuple[History, Lookup]:
+    history = History(evidence(rows))
+    return history, history.lookups[-1]
+
+
+def test_a_hit_is_paired_with_the_last_write_under_its_key() -> None:
+    rows = [ask(), event("put", "A", t="1"), ask(), event("put", "A", t="1"), ask()]
+    history, hit = last(*rows, event("hit", "A", t="1"))
+    assert hit.write is not None
+    assert (hit.write.op, hit.own, hit.live, hit.differs) == (1, True, True, ())
+    assert history.lawful(hit) is True
+
+
+def test_a_hit_from_elsewhere_is_paired_with_the_write_whose_key_is_nearest() -> None:
+    rows = [ask(), event("put", "A", t="2", k="9"), ask(), event("put", "A", t="2", k="5"), ask()]
+    history, hit = last(*rows, event("hit", "A", t="1", k="5"))
+    assert hit.write is not None
+    assert (hit.write.op, hit.own, hit.differs) == (1, False, ("t",))
+    assert history.lawful(hit) is False
+
+
+def test_of_two_writes_as_near_the_live_and_then_the_latest_is_taken() -> None:
+    rows = [ask(), event("put", "A", t="2"), ask(), event("put", "A", t="3"), event("delete", t="3"), ask()]
+    assert last(*rows, event("hit", "A", t="1"))[1].write.op == 0  # type: ignore[union-attr]
+    rows += [event("put", "A", t="4"), ask()]
+    assert last(*rows, event("hit", "A", t="1"))[1].write.op == 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("between", [event("put", "B", t="1"), event("delete", t="1")])
+def test_a_value_that_was_replaced_or_deleted_is_not_lawful(between: dict[str, Any]) -> None:
+    history, hit = last(ask(), event("put", "A", t="1"), between, ask(), event("hit", "A", t="1"))
+    assert (hit.own, hit.live, hit.differs) == (False, False, ())
+    assert history.lawful(hit) is False
+
+
+def test_layers_are_apart() -> None:
+    _, hit = last(ask(), event("put", "A", t="1"), ask(), event("hit", "A", layer="retrieval", t="1"))
+    assert hit.write is None
+
+
+def test_a_miss_and_an_eviction_are_always_lawful() -> None:
+    history, _ = last(ask(), event("put", "A", t="1"), event("evict", t="1"), event("miss", t="1"))
+    assert [x.hit for x in history.lookups] == [False]
+
+
+def test_a_value_of_an_older_epoch_needs_a_known_origin() -> None:
+    rows = [{"op": {"do": "load"}}, event("put", "A", epoch="1"), ask(), event("hit", "A", epoch="2")]
+    history, hit = last(*rows)
+    assert history.lawful(hit) is None
+
+
+def test_who_asked_counts_and_not_what_the_key_says() -> None:
+    history, hit = last(ask("birch"), event("put", "A", tenant="acme"), ask("acme"), event("hit", "A", tenant="acme"))
+    assert hit.own
+    assert hit.write is not None
+    assert (history.asker(hit.write), history.asker(hit.event)) == ("birch", "acme")
+
+
+def test_a_text_that_two_asks_give_two_subjects_has_none() -> None:
+    rows = [ask(), {"gold": {"subject": "a"}}, ask(text="@r"), {"gold": {"subject": "a"}}]
+    history = History(evidence(rows))
+    first, second = (op.text for op in history.ops.values())
+    assert history.same_subject("acme", first, second) is True
+    assert history.same_subject("birch", first, second) is None
+    history = History(evidence([*rows, ask(), {"gold": {"subject": "b"}}]))
+    assert history.same_subject("acme", first, second) is None
+
+
+def test_the_names_of_vectors_are_read() -> None:
+    assert (encoder_of("vector:abc:def"), embedded_text("vector:abc:def")) == ("abc", "def")
+    assert (encoder_of("vector:unknown:"), embedded_text("vector:unknown:")) == ("", "")
+    assert (encoder_of("0123"), embedded_text("0123")) == ("", "")
+    assert differing(parts_of({"a": "1", "b": "2"}), parts_of({"b": "3", "c": "1"})) == ("a", "b", "c")

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from testbed.core.errors import InvalidInput
+from testbed.diagnose.blame import Blame, counterfactual, sampled_shapley, shapley
+
+NAN = float("nan")
+
+
+def arm(*values: float, repeat: int = 20) -> np.ndarray:
+    return np.array(values * repeat, dtype=float)
+
+
+def test_blame_is_the_share_of_the_drop_that_goes_away() -> None:
+    found = counterfactual(
+        arm(1, 1, 1, 1), arm(1, 0, 0, 0), {"text": arm(1, 0, 0, 0), "answer": arm(1, 1, 1, 0)}, seed=1
+    )
+    assert [(b.layer, b.share) for b in found] == [("answer", pytest.approx(2 / 3)), ("text", 0.0)]
+    assert found[0].low <= 2 / 3 <= found[0].high
+
+
+def test_a_bypass_that_makes_it_worse_has_negative_blame() -> None:
+    (found,) = counterfactual(arm(1, 1, 1, 1), arm(1, 1, 0, 0), {"text": arm(1, 0, 0, 0)}, seed=1)
+    assert found.share == pytest.approx(-0.5)
+
+
+def test_less_of_a_rate_is_better_when_the_sign_says_so() -> None:
+    (found,) = counterfactual(arm(0, 0), arm(0, 1), {"answer": arm(0, 0)}, seed=1, sign=-1)
+    assert found.share == 1.0
+
+
+@pytest.mark.parametrize("faulty", [arm(1, 1), arm(1, 1.001), arm(1, 0.999)])
+def test_there_is_no_blame_without_a_clear_drop(faulty: np.ndarray) -> None:
+    (found,) = counterfactual(arm(1, 1), faulty, {"answer": arm(1, 1)}, seed=1)
+    assert found.share is None
+    assert "not clearly above 0" in found.why
+
+
+def test_one_bad_ask_among_many_is_no_clear_drop() -> None:
+    faulty = np.ones(100)
+    faulty[3] = 0.0
+    (found,) = counterfactual(np.ones(100), faulty, {"answer": np.ones(100)}, seed=1)
+    assert found.share is None
+
+
+def test_asks_that_one_arm_leaves_unscored_are_left_out_of_all() -> None:
+    (found,) = counterfactual(arm(1, 1, NAN), arm(0, 1, 0), {"answer": arm(1, NAN, 1)}, seed=1)
+    assert found.share == 1.0
+    (found,) = counterfactual(arm(NAN), arm(0), {"answer": arm(1)}, seed=1)
+    assert found == Blame("answer", None, pytest.approx(NAN, nan_ok=True), pytest.approx(NAN, nan_ok=True), found.why)
+
+
+def test_two_layers_that_mask_each_other_share_the_blame() -> None:
+    """Bypassing either one changes nothing, because the other still serves the fault."""
+    none, one, two = frozenset[str](), frozenset({"answer"}), frozenset({"retrieval"})
+    values = {none: 0.2, one: 0.2, two: 0.2, one | two: 1.0}
+    assert shapley(values, ["answer", "retrieval"]) == pytest.approx({"answer": 0.4, "retrieval": 0.4})
+
+
+def test_shares_by_hand() -> None:
+    values = {frozenset(k): v for k, v in {"": 0.0, "a": 0.6, "b": 0.1, "ab": 1.0}.items()}
+    assert shapley(values, "ab") == pytest.approx({"a": (0.6 + 0.9) / 2, "b": (0.1 + 0.4) / 2})
+
+
+def test_a_missing_subset_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"without \['a', 'b'\]; shapley needs all 2\^2"):
+        shapley({frozenset(): 0.0, frozenset("a"): 1.0, frozenset("b"): 1.0}, "ab")
+    with pytest.raises(InvalidInput, match="distinct"):
+        shapley({}, "aa")
+
+
+def test_sampling_asks_for_each_subset_once() -> None:
+    asked: list[frozenset[str]] = []
+
+    def score(subset: frozenset[str]) -> float:
+        asked.append(subset)
+        return float(len(subset))
+
+    found = sampled_shapley(score, "abcdef", seed=1, pairs=20)
+    assert len(asked) == len(set(asked))
+    assert all(s.share == pytest.approx(1.0) and s.error == pytest.approx(0.0) for s in found.values())

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from testbed.core.scenario import Expect
+from testbed.diagnose.expectations import check_expect, recovered
+
+EXPECT = Expect("true", 0.2, "answer", ("tenant-key",), ("no-cross-tenant",))
+LAYERS = ("answer", "text")
+GOOD = {
+    "clean": 0.9,
+    "faulty": 0.5,
+    "faulty+tenant-key": 0.9,
+    "faulty-without:answer": 0.89,
+    "faulty-without:text": 0.6,
+}
+VERDICTS: dict[str, dict[str, bool | None]] = {
+    "clean": {"no-cross-tenant": True, "freshness": None},
+    "faulty": {"no-cross-tenant": False},
+}
+
+
+def failures(expect: Expect = EXPECT, verdicts: Any = VERDICTS, **scores: float | None) -> list[str]:
+    changed = {**GOOD, **scores}
+    return check_expect(expect, {arm: v for arm, v in changed.items() if v is not None}, verdicts, LAYERS)
+
+
+def test_a_live_scenario_has_no_failures() -> None:
+    assert failures() == []
+
+
+def test_a_fault_that_does_not_bite_is_a_failure() -> None:
+    assert failures(faulty=0.8)[0] == "faulty: true fell by 0.1000, expected at least 0.2000"
+    assert failures(faulty=0.9) == ["faulty: true fell by 0.0000, expected at least 0.2000"]
+    assert len(failures(replace(EXPECT, drop_at_least=0.0), faulty=0.9)) == 1
+
+
+def test_the_drop_may_be_exactly_as_small_as_stated() -> None:
+    assert failures(replace(EXPECT, drop_at_least=0.4)) == []
+
+
+def test_a_fix_that_does_not_cure_is_a_failure() -> None:
+    changed = {**GOOD, "faulty+tenant-key": 0.87}
+    assert check_expect(EXPECT, changed, VERDICTS, LAYERS) == [
+        "faulty+tenant-key: recovered 92% of the drop, expected at least 95%"
+    ]
+
+
+def test_a_fix_that_did_not_run_is_a_failure() -> None:
+    left = {arm: v for arm, v in GOOD.items() if arm != "faulty+tenant-key"}
+    assert check_expect(EXPECT, left, VERDICTS, LAYERS) == ["faulty+tenant-key: did not run, or has no true"]
+
+
+def test_bypassing_the_layer_to_blame_must_cure() -> None:
+    changed = {**GOOD, "faulty-without:answer": 0.7}
+    assert "faulty-without:answer: recovered 50% of the drop, but the layer to blame" in _one(changed)
+
+
+def test_bypassing_another_layer_must_not_cure() -> None:
+    changed = {**GOOD, "faulty-without:text": 0.7}
+    assert _one(changed) == "faulty-without:text: recovered 50% of the drop, but answer is to blame"
+
+
+def test_where_no_layer_is_to_blame_no_bypass_may_cure() -> None:
+    (found,) = check_expect(replace(EXPECT, blame=""), {**GOOD, "faulty-without:answer": 0.9}, VERDICTS, LAYERS)
+    assert found == "faulty-without:answer: recovered 100% of the drop, but no layer is to blame"
+
+
+def test_blame_of_a_layer_that_was_never_bypassed_cannot_be_told() -> None:
+    found = check_expect(replace(EXPECT, blame="index"), {**GOOD, "faulty-without:answer": 0.5}, VERDICTS, LAYERS)
+    assert found == ["faulty-without:index: did not run, or has no true"]
+
+
+def test_a_clean_arm_that_violates_anything_is_a_failure() -> None:
+    verdicts = {**VERDICTS, "clean": {"lineage": False}}
+    assert failures(verdicts=verdicts) == ["clean: violates lineage"]
+
+
+@pytest.mark.parametrize("verdict", [True, None])
+def test_an_expected_violation_that_is_not_seen_is_a_failure(verdict: bool | None) -> None:
+    verdicts = {**VERDICTS, "faulty": {"no-cross-tenant": verdict}}
+    assert failures(verdicts=verdicts) == ["faulty: does not violate no-cross-tenant"]
+
+
+def test_without_a_score_there_is_nothing_to_compare() -> None:
+    assert failures(clean=float("nan")) == ["clean: has no true"]
+    assert failures(faulty=None) == ["faulty: has no true"]
+
+
+def test_of_a_rate_less_is_better() -> None:
+    assert recovered("leak rate", 0.0, 0.4, 0.1) == pytest.approx(0.75)
+    assert recovered("true", 0.5, 0.5, 0.5) is None
+
+
+def _one(scores: dict[str, float]) -> str:
+    (found,) = check_expect(EXPECT, scores, VERDICTS, LAYERS)
+    return found
