@@ -1,4 +1,4 @@
-"""Prints the project's dependencies with some of its extras, one a line, so that a build installs them without the source.
+"""Prints the project's dependencies with some of its extras, one a line: a build installs them without the source.
 
     python requirements.py pyproject.toml --extras models,chroma --swap faiss-cpu=faiss-gpu --only torch
 

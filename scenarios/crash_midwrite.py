@@ -14,6 +14,7 @@ SCENARIO = Scenario(
     name="crash-midwrite",
     summary="the indexer dies between the vector and the text: new vectors that lead to old texts",
     dataset="ledger",
+    shows_versions=True,
     variants=(
         Variant(
             name="between-stores",
@@ -23,6 +24,15 @@ SCENARIO = Scenario(
             workload=WAVES,
             expect=Expect("true", 0.05, "text", CURED_BY, ("freshness", "lineage")),
             anomalies=("F7-02", "F7-11", "F7-14"),
+        ),
+        Variant(
+            name="torn-index",
+            summary="killed in the middle of saving the index: the file that is there cannot be read",
+            faults=(KilledWriter("torn"),),
+            fixes=FIXES,
+            workload=WAVES,
+            expect=Expect("true", 0.20, "index", CURED_BY),
+            anomalies=("F7-12", "F7-10"),
         ),
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 SHORT = 16  # hex digits shown and stored in traces: 64 bits, names texts inside one run, never a security boundary
@@ -15,6 +16,7 @@ def of_bytes(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=32).hexdigest()
 
 
+@lru_cache(maxsize=1 << 16)  # a run names the same few thousand texts over and over
 def of_text(text: str) -> str:
     """Digest of a text, 16 hex digits: the name under which a trace refers to it."""
     return of_bytes(text.encode("utf-8", "surrogatepass"))[:SHORT]

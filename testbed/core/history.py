@@ -37,21 +37,21 @@ class Lookup(NamedTuple):
 
 
 class Search(NamedTuple):
-    """A search of the index, with the write of each returned document's vector (None: no write was seen)."""
+    """A search of the index, with the write of each returned document's vector (None: no write was seen).
+
+    ``strays`` are writes of vectors that another encoder made than the question's, among those that the search went
+    over: of one such document, and of each document that should have been found. They lie in a space of their own, so
+    that such a document hardly ever comes back, which is why it is not enough to look at what did.
+    """
 
     event: Event
     rows: tuple[tuple[str, Event | None], ...]
+    strays: tuple[Event, ...] = ()
 
     @property
     def made_by(self) -> str:
         """The encoder of the question's vector; "" unknown."""
         return encoder_of(self.event.key.get("vector", ""))
-
-    @property
-    def mixes_encoders(self) -> bool:
-        """Whether the vector of a returned document was made by another encoder than the question's."""
-        known = {encoder_of(row.value) for _, row in self.rows if row is not None} - {""}
-        return bool(self.made_by) and bool(known - {self.made_by})
 
 
 class Superseded(NamedTuple):
@@ -184,20 +184,28 @@ class History:
     def lawful(self, lookup: Lookup) -> bool | None:
         """Whether a hit is what a dict with losses may return; None when that cannot be told.
 
-        Besides the last value under the same key, two relaxed forms are lawful: a near match of the answer cache
+        Besides the last value under the same key, three relaxed forms are lawful: a near match of the answer cache
         (only ``text`` differs, and both texts ask the same thing), and a value of an older corpus ``epoch`` when none
-        of the documents that it was made from has changed since (the epoch is a stand-in for them).
+        of the documents that it was made from has changed since (the epoch is a stand-in for them). Keys are compared
+        with the tenant that really asked, whoever the service took it for.
         """
         if lookup.own:
             return True
-        if lookup.write is None or not lookup.live or not set(lookup.differs) <= {"text", "epoch"}:
+        if lookup.write is None or not lookup.live:
+            return False
+        differs = set(lookup.differs)
+        if self.asker(lookup.event) == self.asker(lookup.write):
+            differs.discard("tenant")
+        if not differs <= {"text", "epoch"}:
             return False
         allowed: list[bool | None] = []
-        if "text" in lookup.differs:
+        if "text" in differs:
             allowed.append(self._asks_the_same(lookup))
-        if "epoch" in lookup.differs:
+        if "epoch" in differs:
             allowed.append(self.unchanged(lookup))
-        return False if False in allowed or not allowed else None if None in allowed else True
+        if False in allowed or not allowed:
+            return False
+        return None if None in allowed else True
 
     def unchanged(self, lookup: Lookup) -> bool | None:
         """Whether the documents that a cached value was made from are as they were when it was written."""
@@ -207,10 +215,16 @@ class History:
         ids = origin.ranking if lookup.event.layer == "retrieval" else [doc_id for doc_id, _, _ in origin.sources]
         return not any(self.timeline.since(doc_id, lookup.event.op) > origin.op.index for doc_id in ids)
 
+    def _likelihood(self, reading: Lookup) -> tuple[int, int, bool, int]:
+        """Where a value is under several keys: the lawful reading, then the nearest key, then live, then latest."""
+        lawful, write = self.lawful(reading), reading.write
+        rank = 2 if lawful is False else 1 if lawful is None else 0
+        return rank, len(reading.differs), not reading.live, -write.op if write else 0
+
     def _asks_the_same(self, lookup: Lookup) -> bool | None:
         if lookup.write is None or lookup.event.layer != "answer":
             return False
-        tenant = lookup.event.key.get("tenant", "")
+        tenant = self.asker(lookup.event)
         return self.same_subject(tenant, lookup.event.key.get("text", ""), lookup.write.key.get("text", ""))
 
     def owners(self, text: str) -> frozenset[str]:
@@ -228,17 +242,13 @@ class History:
 
     def _read(self) -> None:
         caches: dict[str, _Model] = {}
-        vectors: dict[str, Event] = {}
+        index = _Vectors()
         for event in self.evidence.events:
             ask = self.asks.get(event.op)
             if event.layer == "index":
-                if event.kind == "put":
-                    vectors[event.key.get("doc", "")] = event
-                elif event.kind == "delete":
-                    vectors.pop(event.key.get("doc", ""), None)
-                elif event.kind == "search":
-                    ids = [row[0] for row in _list(event.data.get("ranking"))]
-                    search = Search(event, tuple((i, vectors.get(i)) for i in ids))
+                gold = self.evidence.gold.get(event.op)
+                search = index.take(event, gold.relevant if gold else {})
+                if search is not None:
                     self.searches.append(search)
                     if ask is not None:
                         ask.searches.append(search)
@@ -246,47 +256,80 @@ class History:
                 if ask is not None:
                     ask.answer = event
             elif event.kind in ("hit", "miss", "put", "delete"):
-                lookup = caches.setdefault(event.layer, _Model()).take(event)
-                if lookup is not None:
+                readings = caches.setdefault(event.layer, _Model()).take(event, self.asker(event))
+                if readings:
+                    lookup = readings[0] if len(readings) == 1 else min(readings, key=self._likelihood)
                     self.lookups.append(lookup)
                     if ask is not None:
                         ask.lookups.append(lookup)
 
 
 class _Model:
-    """What a perfect cache of one layer would hold, and every put that there ever was, by value."""
+    """What a perfect cache of one layer would hold, and every put that there ever was, by value.
+
+    It knows who really asks: where a key names a tenant, that is the tenant it goes by.
+    """
 
     def __init__(self) -> None:
         self._last: dict[Parts, Event] = {}
         self._puts: dict[str, dict[Parts, Event]] = {}
 
-    def take(self, event: Event) -> Lookup | None:
-        key = parts_of(event.key)
+    def take(self, event: Event, asker: str) -> list[Lookup]:
+        """The readings of a hit or miss, none for another event: more than one when a value is under several keys."""
+        key = parts_of({**event.key, "tenant": asker} if "tenant" in event.key else event.key)
         if event.kind == "put":
             self._last[key] = event
             self._puts.setdefault(event.value, {})[key] = event
         elif event.kind == "delete":
             self._last.pop(key, None)
         elif event.kind == "miss":
-            return Lookup(event)
+            return [Lookup(event)]
         elif event.kind == "hit":
             own = self._last.get(key)
             if own is not None and own.value == event.value:
-                return Lookup(event, own, own=True)
-            return self._from_elsewhere(key, event)
+                return [Lookup(event, own, own=True)]
+            return [
+                Lookup(event, put, live=self._last.get(other) is put, differs=differing(parts_of(event.key), parts_of(put.key)))
+                for other, put in self._puts.get(event.value, {}).items()
+            ] or [Lookup(event)]
+        return []
+
+
+class _Vectors:
+    """The rows that an index holds: by document, and by tenant and encoder."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Event] = {}
+        self._by_tenant: dict[str, dict[str, dict[str, Event]]] = {}
+
+    def take(self, event: Event, relevant: Mapping[str, int]) -> Search | None:
+        doc_id = event.key.get("doc", "")
+        if event.kind in ("put", "delete"):
+            before = self._rows.pop(doc_id, None)
+            if before is not None:
+                del self._by_tenant[before.key.get("tenant", "")][encoder_of(before.value)][doc_id]
+        if event.kind == "put":
+            self._rows[doc_id] = event
+            made_by = self._by_tenant.setdefault(event.key.get("tenant", ""), {})
+            made_by.setdefault(encoder_of(event.value), {})[doc_id] = event
+        elif event.kind == "search":
+            ids = [row[0] for row in _list(event.data.get("ranking"))]
+            return Search(event, tuple((i, self._rows.get(i)) for i in ids), self._strays(event, relevant))
         return None
 
-    def _from_elsewhere(self, key: Parts, event: Event) -> Lookup:
-        """The likeliest write of a value that is not under this key: fewest parts differ, then live, then latest."""
-        best: tuple[tuple[int, bool, int], Event, tuple[str, ...]] | None = None
-        for other, put in self._puts.get(event.value, {}).items():
-            differs = differing(key, other)
-            rank = (len(differs), self._last.get(other) is not put, -put.op)
-            if best is None or rank < best[0]:
-                best = (rank, put, differs)
-        if best is None:
-            return Lookup(event)
-        return Lookup(event, best[1], live=not best[0][1], differs=best[2])
+    def _strays(self, search: Event, relevant: Mapping[str, int]) -> tuple[Event, ...]:
+        asked_by, tenant = encoder_of(search.key.get("vector", "")), search.key.get("tenant", "")
+        if not asked_by:
+            return ()
+        scope = [tenant, ""] if tenant else sorted(self._by_tenant)
+        others = [
+            rows
+            for owner in scope
+            for made_by, rows in self._by_tenant.get(owner, {}).items()
+            if rows and made_by not in ("", asked_by)
+        ]
+        missed = [rows[doc_id] for doc_id, grade in relevant.items() if grade for rows in others if doc_id in rows]
+        return (*missed,) if missed else tuple(next(iter(rows.values())) for rows in others[:1])
 
 
 def encoder_of(vector: str) -> str:

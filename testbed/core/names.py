@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from testbed.core import digest
@@ -17,20 +18,26 @@ class ValueNames:
 
     def __init__(self) -> None:
         self._by_bytes: dict[bytes, str] = {}
+        # The hook is called for what JSON does not know, so that plain values are not walked in Python.
+        self._json = json.JSONEncoder(
+            sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=self._vector
+        )
 
     def learn(self, vector: Any, fingerprint: str, text_digest: str) -> None:
-        """Remember that this vector (float32) is what the encoder ``fingerprint`` makes of the text."""
-        self._by_bytes.setdefault(vector.tobytes(), f"vector:{fingerprint[:12]}:{text_digest}")
+        """Remember that this vector (float32) is what the encoder ``fingerprint`` made of the text, just now.
+
+        Two encoders can make the same bytes of a text (they differ in a tokenizer that this text does not show): the
+        vector then has the name of the one that handed it out last.
+        """
+        self._by_bytes[vector.tobytes()] = f"vector:{fingerprint[:12]}:{text_digest}"
 
     def of(self, value: Any) -> str:
-        name = self._plain(value)
-        return name if isinstance(name, str) and name.startswith("vector:") else digest.of_json(name)[: digest.SHORT]
-
-    def _plain(self, value: Any) -> Any:
+        """The name of a value: a vector's, or 16 hex digits."""
         if hasattr(value, "tobytes"):
-            return self._by_bytes.get(value.tobytes(), "vector:unknown:")
-        if isinstance(value, dict):
-            return {k: self._plain(v) for k, v in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._plain(v) for v in value]
-        return value
+            return self._vector(value)
+        return digest.of_bytes(self._json.encode(value).encode("utf-8", "surrogatepass"))[: digest.SHORT]
+
+    def _vector(self, value: Any) -> str:
+        if not hasattr(value, "tobytes"):
+            raise TypeError(f"a cached value of type {type(value).__name__} has no name")
+        return self._by_bytes.get(value.tobytes(), "vector:unknown:")

@@ -24,7 +24,10 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way in which the scenario's fault shows: its faults, its workload, its fixes, what is expected of it."""
+    """One way in which the scenario's fault shows: its faults, its workload, its fixes, what is expected of it.
+
+    ``encoder`` is in force at the start; ``expands_questions`` is False for a service without query rewriting.
+    """
 
     name: str
     summary: str
@@ -34,6 +37,7 @@ class Variant:
     expect: Expect
     anomalies: tuple[str, ...] = ()
     encoder: str = "minilm"
+    expands_questions: bool = True
 
 
 @dataclass(frozen=True, slots=True)

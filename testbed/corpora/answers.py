@@ -68,9 +68,7 @@ def answer_corpus(
         "glossary": {t: dict(g) for t, g in glossary.items()},
     }  # fmt: skip
     digest = content_digest(ordered, revisions, asked, extra)
-    return AnswerCorpus(
-        name, ordered, revisions, asked, topics, subjects, relevant, accept, digest, glossary, canaries
-    )
+    return AnswerCorpus(name, ordered, revisions, asked, topics, subjects, relevant, accept, digest, glossary, canaries)
 
 
 def _at(accept: Accepted, version: int) -> tuple[str, ...]:

@@ -26,20 +26,15 @@ class Attribute(NamedTuple):
     questions: tuple[str, str, str]
 
 
-class Mapping3(NamedTuple):
-    """A convention whose entries are codes or terms: ``keys`` get ``meanings``, another way at every version."""
-
-    keys: tuple[str, ...]
-    meanings: tuple[str, ...]
-
-
 def _a(name: str, gloss: str, drift: str, convention: str, form: Form, values: str, q1: str, q2: str) -> Attribute:
     questions = (f"What is the {name} of {{e}}?", q1, q2)
     return Attribute(name, gloss, drift, convention, form, tuple(values.split()), "", questions)
 
 
-def _p(name: str, gloss: str, form: Form, values: tuple[str, ...], unit: str, q1: str, q2: str) -> Attribute:
-    return Attribute(name, gloss, "", "", form, values, unit, (f"What is the {name} of {{e}}?", q1, q2))
+def _p(name: str, gloss: str, form: Form, values: str, unit: str, q1: str, q2: str) -> Attribute:
+    return Attribute(
+        name, gloss, "", "", form, tuple(values.split("|")), unit, (f"What is the {name} of {{e}}?", q1, q2)
+    )
 
 
 _STATES = "1 2 3 4 5 6"
@@ -64,8 +59,9 @@ DEPENDENT = (
     _a("annual budget", "the money it may spend in a year", "currency", "Budget Rulebook", "money",
        "18500 21000 23500 26000 28500 31000 34500 37000 39500 43000 46500 49000 52500 56000 61500 67000",
        "How large is the annual budget of {e}?", "How much money may be spent on {e} in a year?"),
-    _a("lifecycle status", "its stage of life between design and retirement", "enum", "Lifecycle Status List", "code", _STATES,
-       "Which lifecycle status does {e} have?", "Between design and retirement, at what stage of life is {e}?"),
+    _a("lifecycle status", "its stage of life between design and retirement", "enum", "Lifecycle Status List",
+       "code", _STATES, "Which lifecycle status does {e} have?",
+       "Between design and retirement, at what stage of life is {e}?"),
     _a("escalation level", "who is called when it breaks down", "enum", "Escalation Level List", "code", _STATES,
        "Which escalation level applies to {e}?", "Who is called when {e} breaks down?"),
     _a("backup scheme", "how it is copied to safe storage", "enum", "Backup Scheme List", "code", _STATES,
@@ -95,32 +91,32 @@ DEPENDENT = (
 )  # fmt: skip
 
 PLAIN = (
-    _p("retry limit", "how often it repeats a failed call", "number", tuple("3 4 5 6 7 8 9 10 11 12".split()),
+    _p("retry limit", "how often it repeats a failed call", "number", "3|4|5|6|7|8|9|10|11|12",
        "attempts", "How high is the retry limit of {e}?", "How often does {e} repeat a failed call?"),
     _p("network port", "where it listens", "number",
-       tuple("7411 7523 7688 7702 8117 8244 8391 8455 8803 9012 9127 9350".split()), "",
+       "7411|7523|7688|7702|8117|8244|8391|8455|8803|9012|9127|9350", "",
        "Which network port does {e} use?", "On which port does {e} listen?"),
-    _p("worker count", "how many processes serve it", "number", tuple("14 16 21 24 27 28 32 36 38 42 44 48".split()),
+    _p("worker count", "how many processes serve it", "number", "14|16|21|24|27|28|32|36|38|42|44|48",
        "workers", "How high is the worker count of {e}?", "How many processes serve {e}?"),
     _p("batch size", "how many rows it handles at a time", "number",
-       tuple("250 400 550 640 720 900 1050 1200 1450 1700 2400 3600".split()), "rows",
+       "250|400|550|640|720|900|1050|1200|1450|1700|2400|3600", "rows",
        "How large is the batch size of {e}?", "How many rows does {e} handle at a time?"),
     _p("owning team", "the people who look after it", "term",
-       ("Harbour Team", "Meadow Team", "Summit Team", "Canyon Team", "Island Team", "Prairie Team", "Glacier Team",
-        "Lagoon Team", "Desert Team", "Orchard Team"), "",
+       "Harbour Team|Meadow Team|Summit Team|Canyon Team|Island Team|Prairie Team|Glacier Team|Lagoon Team|Desert Team|"
+       "Orchard Team", "",
        "Which owning team does {e} have?", "Which people look after {e}?"),
     _p("maintenance day", "when it is taken down for upkeep", "term",
-       ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"), "",
+       "Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday", "",
        "Which maintenance day does {e} have?", "On which weekday is {e} taken down for upkeep?"),
     _p("hosting region", "the city where its machines stand", "term",
-       ("Frankfurt", "Dublin", "Oslo", "Madrid", "Warsaw", "Lisbon", "Vienna", "Zurich", "Helsinki", "Milan"), "",
+       "Frankfurt|Dublin|Oslo|Madrid|Warsaw|Lisbon|Vienna|Zurich|Helsinki|Milan", "",
        "Which hosting region does {e} use?", "In which city do the machines of {e} stand?"),
     _p("setup cost", "what its installation came to", "money",
-       tuple("8150 9240.5 10300 11475.25 12800 13950 15125.5 16640 17310 18990.75 20450 22600".split()), "",
+       "8150|9240.5|10300|11475.25|12800|13950|15125.5|16640|17310|18990.75|20450|22600", "",
        "How high was the setup cost of {e}?", "What did the installation of {e} come to?"),
     _p("contract start", "since when it has been under contract", "date",
-       ("2021-02-15", "2021-06-01", "2021-09-20", "2022-01-10", "2022-04-04", "2022-08-22", "2022-11-14", "2023-03-06",
-        "2023-05-30", "2023-10-02", "2024-01-15", "2024-07-08"), "",
+       "2021-02-15|2021-06-01|2021-09-20|2022-01-10|2022-04-04|2022-08-22|2022-11-14|2023-03-06|2023-05-30|2023-10-02|"
+       "2024-01-15|2024-07-08", "",
        "When was the contract start of {e}?", "Since when has {e} been under contract?"),
 )  # fmt: skip
 

@@ -15,8 +15,8 @@ from typing import Any
 from testbed.core.errors import InvalidInput
 from testbed.core.ports import Corpus
 from testbed.core.types import Doc, Query, Revision
-from testbed.corpora import rows
-from testbed.corpora.answers import AnswerCorpus, answer_corpus
+from testbed.corpora import rows, sums
+from testbed.corpora.answers import answer_corpus
 from testbed.corpora.facts import FactCorpus, fact_corpus
 from testbed.corpora.flat import subject_of, titled
 
@@ -47,6 +47,26 @@ def files_of(corpus: FactCorpus) -> dict[str, bytes]:
         QRELS: f"query-id\tcorpus-id\tscore\n{qrels}".encode(),
         LEDGER: (json.dumps(about, sort_keys=True, ensure_ascii=False, indent=1) + "\n").encode(),
     }
+
+
+def write_beir(corpus: FactCorpus, folder: Path) -> dict[str, bytes]:
+    """Write a ledger to a folder, its SHA256SUMS last; what is written, by file name.
+
+    Raises
+    ------
+    InvalidInput : the folder cannot be written.
+    """
+    files = files_of(corpus)
+    try:
+        for name, data in {**files, sums.FILE: sums.sums_of(files).encode()}.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            half = path.with_name(f".{path.name}.half")
+            half.write_bytes(data)
+            half.replace(path)
+    except OSError as e:
+        raise InvalidInput(f"{folder} cannot be written: {e.strerror} ({e.filename})") from None
+    return files
 
 
 def read_beir(folder: Path, name: str) -> Corpus:

@@ -12,6 +12,7 @@ documents.jsonl, rows have ``version``    versions: pages at several dates, answ
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,10 +45,9 @@ def load(spec: str) -> Corpus:
         return _built(spec)
     if "\0" in spec or "\n" in spec or not spec.strip():
         raise InvalidInput(f"DATASET={spec!r} is neither a name nor a path")
-    folder = Path(spec).expanduser()
-    if _looks_like_name(spec) and not folder.exists():
-        raise unknown("data set", spec, BUILT, see="or the path of a folder: DATASET=./path")
-    return _folder(folder)
+    if _looks_like_name(spec) and not os.path.exists(spec):
+        raise unknown("data set", spec[:80], BUILT, see="or the path of a folder: DATASET=./path")
+    return _folder(Path(os.path.expanduser(spec)), spec)
 
 
 def _built(name: str) -> FactCorpus:
@@ -63,14 +63,13 @@ def _built(name: str) -> FactCorpus:
     return corpus
 
 
-def _folder(folder: Path) -> Corpus:
-    try:
-        if folder.is_file():
-            raise InvalidInput(f"DATASET={str(folder)!r} is a file; give the folder that holds it")
-        if not folder.is_dir():
-            raise InvalidInput(f"DATASET={str(folder)!r} does not exist; give a folder, or one of: {', '.join(BUILT)}")
-    except OSError as e:
-        raise InvalidInput(f"DATASET={str(folder)[:80]!r} cannot be read: {e.strerror}") from None
+def _folder(folder: Path, spec: str) -> Corpus:
+    if os.path.isfile(folder):
+        raise InvalidInput(f"DATASET={spec!r} is a file; give the folder that holds it")
+    if not os.path.isdir(folder):
+        raise InvalidInput(f"DATASET={spec[:200]!r} does not exist; give a folder, or one of: {', '.join(BUILT)}")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise InvalidInput(f"DATASET={spec!r} cannot be read: permission denied")
     sums.verify_folder(folder)
     return _reader(folder)(folder, folder.resolve().name)
 
@@ -90,7 +89,9 @@ def _reader(folder: Path) -> Callable[[Path, str], Corpus]:
         if "version" in fields:
             return read_versions
         raise InvalidInput(f"{folder / 'documents.jsonl'}:1: expected a field 'tenant' or 'version'")
-    raise InvalidInput(f"{folder} holds neither corpus.jsonl (BEIR or flat form) nor documents.jsonl (tenants, versions)")
+    raise InvalidInput(
+        f"{folder} holds neither corpus.jsonl (BEIR or flat form) nor documents.jsonl (tenants, versions)"
+    )
 
 
 def _fields(path: Path) -> set[str]:

@@ -77,7 +77,8 @@ def record_page(rng: random.Random, attribute: Attribute, entity: str, value: st
     """Two to six sentences of which one states the fact."""
     opener = [rng.choice(words.OPENERS)] if rng.random() < 0.5 else []
     remarks = rng.sample(words.REMARKS, rng.choice((0, 1, 1, 2, 2)))
-    about = [rng.choice(words.ABOUT).format(a=attribute.name)] if rng.random() < _REPEATS.get(attribute.drift, 0.6) else []
+    repeats = rng.random() < _REPEATS.get(attribute.drift, 0.6)
+    about = [rng.choice(words.ABOUT).format(a=attribute.name)] if repeats else []
     fact = record_sentence(rng, attribute, entity, value)
     return _page([*opener, fact, *about, *remarks], entity, company, control)
 
@@ -91,7 +92,9 @@ def record_sentence(rng: random.Random, attribute: Attribute, entity: str, value
     )
 
 
-def convention_page(rng: random.Random, attribute: Attribute, meaning: Mapping[str, Any], company: str, control: str) -> str:
+def convention_page(
+    rng: random.Random, attribute: Attribute, meaning: Mapping[str, Any], company: str, control: str
+) -> str:
     """A house rule: one sentence holds all of it."""
     opener = rng.choice(words.CONVENTION_OPENERS)
     remarks = rng.sample(words.CONVENTION_REMARKS, rng.choice((1, 2)))

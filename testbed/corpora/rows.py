@@ -137,7 +137,7 @@ def read_json(path: Path) -> Mapping[str, Any]:
 
 
 def read_qrels(path: Path, documents: Mapping[str, Any], queries: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """Relevance grades by query and document: three columns, tab-separated; a header line is skipped.
+    """Relevance grades by query and document, those >= 1: three columns, tab-separated; a header line is skipped.
 
     Raises
     ------
@@ -147,6 +147,7 @@ def read_qrels(path: Path, documents: Mapping[str, Any], queries: Mapping[str, A
     if not path.exists():
         raise InvalidInput(f"{path} is missing; relevance is needed as query id, document id, grade (tab-separated)")
     found: dict[str, dict[str, int]] = {}
+    judged: set[tuple[str, str]] = set()
     for where, line in read_lines(path):
         cells = line.split("\t")
         if len(cells) != 3:
@@ -160,11 +161,13 @@ def read_qrels(path: Path, documents: Mapping[str, Any], queries: Mapping[str, A
             raise InvalidInput(f"{where}: document id {document!r} is not in the corpus file")
         if not grade.strip().isdecimal():
             raise InvalidInput(f"{where}: relevance={grade!r} must be a whole number >= 0")
-        if document in found.setdefault(query, {}):
+        if (query, document) in judged:
             raise InvalidInput(f"{where}: query {query!r} and document {document!r} occur twice")
-        found[query][document] = int(grade)
+        judged.add((query, document))
+        if int(grade):
+            found.setdefault(query, {})[document] = int(grade)
     if not found:
-        raise InvalidInput(f"{path} holds no relevance rows")
+        raise InvalidInput(f"{path} holds no row with a relevance >= 1")
     return found
 
 

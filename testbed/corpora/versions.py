@@ -125,9 +125,12 @@ def _answers(row: rows.Row, pages: Mapping[str, object], number: Mapping[str, in
 
 def _home(history: _History, answers: _Answers) -> str | None:
     """The section that states a right answer at the most versions; None when none does."""
-    stated = {s: sum(_stated(texts.get(v, ""), accept) for v, accept in answers.items()) for s, texts in history.items()}
-    best = max(sorted(stated), key=lambda s: stated[s], default=None)
-    return best if best is not None and stated[best] else None
+
+    def n_stated(section: str) -> int:
+        return sum(_stated(history[section].get(version, ""), accept) for version, accept in answers.items())
+
+    best = max(sorted(history), key=n_stated, default=None)
+    return best if best is not None and n_stated(best) else None
 
 
 def _stated(text: str, accept: Sequence[str]) -> bool:

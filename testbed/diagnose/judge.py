@@ -17,6 +17,7 @@ from testbed.diagnose import blame, expectations
 from testbed.diagnose.blame import Blame
 from testbed.diagnose.delta import Delta, delta, paired, series
 from testbed.diagnose.heatmap import Heatmap, Match, heatmap, joint_attribution
+from testbed.diagnose.pollution import Pollution, spread
 from testbed.invariants.freshness import Freshness
 from testbed.invariants.isolation import NoCrossTenant
 from testbed.invariants.lineage import Lineage
@@ -86,7 +87,11 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class RunJudgement:
-    """The arms beside one another. ``deltas`` of every arm against clean, by metric; ``failures`` in words."""
+    """The arms beside one another.
+
+    ``deltas`` of every arm against clean, by metric. ``heat``, ``pollution`` and ``published`` are of the faulty arm.
+    ``failures`` are what is not as the scenario promises, in words; ``witness`` is one of ``violated``.
+    """
 
     metric: str
     arms: Mapping[str, ArmJudgement]
@@ -94,6 +99,7 @@ class RunJudgement:
     blames: tuple[Blame, ...]
     fixes: tuple[Fixed, ...]
     heat: Heatmap | None
+    pollution: Pollution | None
     published: tuple[Match, ...]
     failures: tuple[str, ...]
     witness: Witness | None
@@ -111,6 +117,7 @@ class RunJudgement:
                 "blame": [b._asdict() for b in self.blames],
                 "fixes": [{**asdict(f), "recovered": f.recovered._asdict()} for f in self.fixes],
                 "heatmap": None if self.heat is None else asdict(self.heat),
+                "pollution": None if self.pollution is None else asdict(self.pollution),
                 "published_attribution": [m._asdict() for m in self.published],
                 "failures": list(self.failures),
                 "violated": self.violated,
@@ -165,12 +172,11 @@ def judge_run(
     means = {name: arm.means.get(expect.metric, nan) for name, arm in arms.items()}
     verdicts = {name: arm.holds() for name, arm in arms.items()}
     violated, witness = _witness(faulty, expect)
-    heat = None
+    heat, pollution = None, None
     if clean is not None and faulty is not None:
-        deltas = paired(faulty.scores, clean.scores, expect.metric)
-        asked = dict.fromkeys([*layers, *(x.layer for x in faulty.serving.layers if x.requests)])
-        shown = [layer for layer in asked if faulty.layer(layer) is not None and layer != "index"]
-        heat = heatmap(faulty.serving.lookups, [s.op for s in faulty.scores], deltas, shown, n_windows)
+        heat = _heat(clean, faulty, expect.metric, layers, n_windows)
+        losses = -_sign(expect.metric) * paired(faulty.scores, clean.scores, expect.metric)
+        pollution = spread(faulty.serving, faulty.scores, losses, heat.delta, n_windows)
     return RunJudgement(
         metric=expect.metric,
         arms=arms,
@@ -178,11 +184,23 @@ def judge_run(
         blames=tuple(_blames(arms, expect.metric, {n: f"faulty-without:{n}" for n in layers}, seed)),
         fixes=tuple(_fixed(arms, expect.metric, fix, seed) for fix in _fixes(arms)),
         heat=heat,
+        pollution=pollution,
         published=tuple(joint_attribution(heat)) if heat is not None else (),
         failures=tuple(expectations.check_expect(expect, means, verdicts, layers)),
         witness=witness,
         violated=violated,
     )
+
+
+def _heat(clean: ArmJudgement, faulty: ArmJudgement, metric: str, layers: Sequence[str], n_windows: int) -> Heatmap:
+    deltas = paired(faulty.scores, clean.scores, metric)
+    asked = dict.fromkeys([*layers, *(x.layer for x in faulty.serving.layers if x.requests)])
+    shown = [name for name in asked if name != "index" and faulty.layer(name) is not None]
+    return heatmap(faulty.serving.lookups, [s.op for s in faulty.scores], deltas, shown, n_windows)
+
+
+def _sign(metric: str) -> int:
+    return -1 if metric in scoring.LOWER_IS_BETTER else 1
 
 
 def _deltas(arm: ArmJudgement, clean: ArmJudgement, seed: int) -> dict[str, Delta]:
@@ -193,10 +211,9 @@ def _blames(arms: Mapping[str, ArmJudgement], metric: str, repaired: Mapping[str
     """Share of the drop that is gone in each of the arms, by a name for each."""
     if "clean" not in arms or "faulty" not in arms:
         return []
-    sign = -1 if metric in scoring.LOWER_IS_BETTER else 1
     found = {name: series(arms[arm].scores, metric) for name, arm in repaired.items() if arm in arms}
     clean, faulty = (series(arms[arm].scores, metric) for arm in ("clean", "faulty"))
-    return blame.counterfactual(clean, faulty, found, seed=seed, sign=sign)
+    return blame.counterfactual(clean, faulty, found, seed=seed, sign=_sign(metric))
 
 
 def _fixes(arms: Mapping[str, ArmJudgement]) -> list[str]:

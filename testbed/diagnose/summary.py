@@ -2,6 +2,7 @@
 
 scenario variant about seed level stack store dataset queries digest
 metric                      what the scenario's expectation is about
+order                       the arms as they were run
 arms.<arm>                  status; digest, means, serving, verdicts, p95_ms, hits, valid_hits where it ran
 deltas blame fixes heatmap published_attribution violated witness      see ``judge``
 hits_of                     the layer whose hit rates stand in the table
@@ -14,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import nan
-from typing import Any
+from typing import Any, NamedTuple
 
 from testbed.core.evidence import Evidence
 from testbed.core.scenario import Scenario, Variant
 from testbed.diagnose.judge import INVARIANTS, ArmJudgement, RunJudgement, judge_arm, judge_run, plain
 from testbed.metrics import scores as scoring
-from testbed.metrics.faithfulness import FAITHFUL, TRUE
+from testbed.metrics.faithfulness import FAITHFUL, TRUE, ClaimReader
 from testbed.metrics.grounding import ANSWER_CONTAINMENT, LEXICAL_GROUNDING
 from testbed.record.folder import RunReader
 from testbed.run.plan import Plan
@@ -37,18 +38,36 @@ FULL_LEVEL, FULL_STREAM = 1.0, 400
 OUTERMOST = "answer"
 
 
+class JudgedArm(NamedTuple):
+    """One arm's judgement, and what its parts said of their versions."""
+
+    judgement: ArmJudgement
+    versions: list[dict[str, str]]
+
+
 class Summarize:
-    """Judges a run from its folder; what the run loop calls when every arm is recorded."""
+    """Judges a run from its folder: each arm once it is recorded, then all of them. One object per process."""
+
+    def __init__(self) -> None:
+        self._claims: ClaimReader | None = None
 
     @property
     def versions(self) -> Mapping[str, str]:
         return VERSIONS
 
-    def __call__(
-        self, reader: RunReader, plan: Plan, unsupported: Mapping[str, str], run_digest: str
+    def arm(self, reader: RunReader, arm: str) -> JudgedArm:
+        """One arm by itself, and what its parts said of their versions."""
+        evidence = reader.evidence(arm)
+        if self._claims is None:
+            self._claims = scoring.claim_reader(evidence)
+        judgement = judge_arm(evidence, reader.timings(arm), reader=self._claims)
+        return JudgedArm(judgement, _described(evidence))
+
+    def run(
+        self, plan: Plan, judged: Mapping[str, JudgedArm], unsupported: Mapping[str, str], run_digest: str
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        ran = [arm.name for arm in plan.arms if arm.name not in unsupported]
-        arms, versions = _judge_arms(reader, ran)
+        """The arms beside one another: the summary, and one score row per arm and ask."""
+        arms = {name: found.judgement for name, found in judged.items()}
         layers = [layer for arm in plan.arms if arm.name.startswith("faulty-without:") for layer in arm.bypass]
         run = judge_run(arms, plan.variant.expect, layers, seed=plan.settings.seed)
         content = _header(plan, run_digest) | run.to_json()
@@ -58,23 +77,10 @@ class Summarize:
             content["arms"][name] |= _table_row(arm, hits_of)
         for name, why in unsupported.items():
             content["arms"][name] = {"status": "unsupported", "why": why}
-        content["versions"] = versions.get("faulty", []) if plan.scenario.shows_versions else []
+        shows = plan.scenario.shows_versions and "faulty" in judged
+        content["versions"] = judged["faulty"].versions if shows else []
         content["expect"] = _expectation(plan, run)
         return plain(content), [score.row(name) for name, arm in arms.items() for score in arm.scores]
-
-
-def _judge_arms(
-    reader: RunReader, names: Sequence[str]
-) -> tuple[dict[str, ArmJudgement], dict[str, list[dict[str, str]]]]:
-    """Each arm's judgement, and what its parts said of their versions. One arm's events in memory at a time."""
-    arms, versions = {}, {}
-    claims = None
-    for name in names:
-        evidence = reader.evidence(name)
-        claims = claims or scoring.claim_reader(evidence)
-        arms[name] = judge_arm(evidence, reader.timings(name), reader=claims)
-        versions[name] = _described(evidence)
-    return arms, versions
 
 
 def _described(evidence: Evidence) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import testbed
 from testbed.core.errors import BrokenContract
@@ -34,14 +34,15 @@ class KilledWriter:
     Parameters
     ----------
     step : ``between`` is the moment at which one store holds the batch and the other does not, whatever the design
-        writes first; ``each`` goes through all moments of the design, one per batch; else a step's name
+        writes first; ``torn`` is the middle of the file that it saves; ``each`` goes through all moments of the
+        design, one per batch
 
     References
     ----------
     melandlabs/openloomi #535, amd/gaia #3641: rows committed, vectors not, or the other way round.
     """
 
-    step: str = "between"
+    step: Literal["between", "torn", "each"] = "between"
     name: str = "killed-writer"
     needs: frozenset[str] = frozenset({"index", "layers.text", "redis"})
 
@@ -75,14 +76,14 @@ class Batches:
             return
         acknowledged = killed(self._stores, batch, self._step(number))
         writer = self._stores.restart()
+        self._stores.check(f"recovered from crash {number}")
         if not acknowledged and writer.takes_redelivery:
             writer.write(batch)
 
     def _step(self, number: int) -> str:
         writer = self._stores.writer
-        if self._fault.step == "between":
-            return writer.between
-        return writer.steps[(number - 1) % len(writer.steps)] if self._fault.step == "each" else self._fault.step
+        each = writer.steps[(number - 1) % len(writer.steps)]
+        return {"between": writer.between, "torn": writer.torn, "each": each}[self._fault.step]
 
 
 def killed(stores: dual.DualStores, batch: list[Item], step: str) -> bool:
@@ -92,7 +93,8 @@ def killed(stores: dual.DualStores, batch: list[Item], step: str) -> bool:
         write_batches(file, [batch])
         command = [sys.executable, "-m", "testbed.stores.dual_worker", "--design", stores.design, "--die-at", step]
         command += ["--folder", str(stores.folder), "--namespace", stores.namespace, "--batches", str(file)]
-        path = os.pathsep.join(p for p in (str(Path(testbed.__file__).parents[1]), os.environ.get("PYTHONPATH", "")) if p)
+        here = str(Path(testbed.__file__).parents[1])
+        path = os.pathsep.join(p for p in (here, os.environ.get("PYTHONPATH", "")) if p)
         done = subprocess.run(
             command,
             env={**os.environ, "REDIS_URL": stores.url, "PYTHONPATH": path},

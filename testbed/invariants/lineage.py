@@ -28,7 +28,7 @@ class _Finding(NamedTuple):
 class Lineage:
     """What was compared belongs together:
 
-    - a question's vector and each returned document's vector were made by the same encoder;
+    - a question's vector and the vectors that it is compared with were made by the same encoder;
     - a returned document was found by the vector of its current text;
     - a cached vector was made by the encoder, and for a document from the text, that its key names;
     - a text comes from the same revision as the vector that found it, and is the text of that revision.
@@ -67,16 +67,16 @@ def _findings(history: History) -> Iterator[_Finding | None]:
 
 
 def _same_encoder(search: Search) -> _Finding | None:
-    """One finding a search: the worst of its rows."""
-    asked_by = search.made_by
-    seen = [(doc_id, row, encoder_of(row.value)) for doc_id, row in search.rows if row is not None]
-    for doc_id, row, made_by in seen:
-        if asked_by and made_by and asked_by != made_by:
-            said = f"; its vector is of encoder {asked_by[:8]}, that of {doc_id} of {made_by[:8]}"
-            return _Finding(False, (row.op, search.event.op), "index", f"{said}, indexed at op {row.op} (index)")
+    """One finding a search, told by a document that should have been found where there is one."""
+    if search.strays:
+        row = search.strays[0]
+        said = f"; its vector is of encoder {search.made_by[:8]}, that of {row.key.get('doc')} of"
+        said += f" {encoder_of(row.value)[:8]}, indexed at op {row.op} (index)"
+        return _Finding(False, (row.op, search.event.op), "index", said)
+    seen = [row for _, row in search.rows if row is not None]
     if not seen:
         return None
-    return _Finding(True if asked_by and all(made_by for _, _, made_by in seen) else None)
+    return _Finding(True if search.made_by and all(encoder_of(row.value) for row in seen) else None)
 
 
 def _current_vectors(history: History, search: Search) -> _Finding | None:

@@ -16,7 +16,7 @@ _OUTERMOST_FIRST = ("answer", "retrieval", "embedding", "text")
 class DictWithLosses:
     """Every hit of every cache layer, against a dict that was given the same puts and deletes.
 
-    Two relaxed forms are lawful, see ``History.lawful``: near matches of the answer cache, and values of an older
+    Some relaxed forms are lawful, see ``History.lawful``: near matches of the answer cache, and values of an older
     corpus epoch whose documents have not changed. Tiers inside a layer are the layer's own business. Could not tell:
     near matches between questions whose subject is not known.
     """

@@ -69,11 +69,13 @@ def supported(claim: Claim, context_claims: Sequence[Claim]) -> bool:
     about = [c for c in context_claims if (c.entity, c.attribute) == (claim.entity, claim.attribute)]
     if any(equals(c, claim) for c in about):
         return True
-    bare = [c for c in about if _plain(c.value) == _plain(claim.value)]
+    stated = [c for c in about if _plain(c.value) == _plain(claim.value)]
     if not claim.unit:
-        return bool(bare)
-    meanings = [c for c in context_claims if c.attribute == claim.attribute and c.value in (EVERY, claim.value)]
-    return any(not c.unit for c in bare) and any(_plain(c.unit) == _plain(claim.unit) for c in meanings if c not in about)
+        return bool(stated)
+    explained = (c for c in context_claims if c.attribute == claim.attribute and c.value in (EVERY, claim.value))
+    return any(not c.unit for c in stated) and any(
+        c.entity != claim.entity and _plain(c.unit) == _plain(claim.unit) for c in explained
+    )
 
 
 def _record(sentence: str, grammar: Grammar) -> Claim | None:
@@ -124,10 +126,6 @@ def _same_value(a: Claim, b: Claim) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Case, spacing, number and date forms out of the way."""
+    """Case, spacing and date forms out of the way. Not trailing zeros: version 3.10 is not version 3.1."""
     text = " ".join(text.split()).casefold()
-    number = text.replace(",", "")
-    try:
-        return format(Decimal(number).normalize(), "f") if number and number[0].isdigit() else iso_date(text) or text
-    except InvalidOperation:
-        return iso_date(text) or text
+    return iso_date(text) or text

@@ -26,7 +26,7 @@ class AskScore:
     """The scores of one ask.
 
     ``metrics`` by canonical name, NaN where unscored. ``via`` is the layer that served it, "none" when no cache did.
-    ``stale`` and ``foreign`` are None where the trace cannot tell.
+    ``stale`` and ``foreign`` are None where the trace cannot tell. ``at_s`` is when it was asked, in logical seconds.
     """
 
     op: int
@@ -37,6 +37,7 @@ class AskScore:
     stale: bool | None
     foreign: bool | None
     abstained: bool
+    at_s: float = 0.0
 
     def value(self, metric: str) -> float:
         """A score by name; the classes count as 1.0 and 0.0, unknown is NaN."""
@@ -103,6 +104,7 @@ def _score(ask: Ask, evidence: Evidence, gold: Gold | None, reader: ClaimReader 
         stale=ask.stale,
         foreign=ask.foreign,
         abstained=ask.abstained,
+        at_s=ask.op.at_s,
     )
 
 

@@ -74,11 +74,13 @@ class Serving:
     """``lookups`` of asks, in order; ``layers`` outermost first, in order of first use; ``derived`` per entry.
 
     ``derived`` counts, for each poisoned entry (layer, op of its write), the entries that were made from it.
+    ``poisonings`` are (op, layer) of each entry when it was first found poisoned, tiers aside, in order.
     """
 
     lookups: tuple[Served, ...]
     layers: tuple[LayerServing, ...]
     derived: Mapping[tuple[str, int], int]
+    poisonings: tuple[tuple[int, str], ...]
 
 
 def serve(history: History, timings: Iterable[tuple[int, str, str, int]] = ()) -> Serving:
@@ -92,6 +94,7 @@ def serve(history: History, timings: Iterable[tuple[int, str, str, int]] = ()) -
         lookups=tuple(judged.served),
         layers=tuple(_layer(name, judged, latencies.get(name, UNTIMED)) for name in layers),
         derived=judged.derived,
+        poisonings=tuple(judged.poisonings),
     )
 
 
@@ -102,6 +105,7 @@ class _Judge:
         self._history = history
         self.served: list[Served] = []
         self.poisoned: dict[str, set[object]] = {}
+        self.poisonings: list[tuple[int, str]] = []
         self.derived: dict[tuple[str, int], int] = {}
         # By identity of the put: what is wrong with its value, and the entry that made it so.
         self._tainted: dict[int, tuple[Outcome, tuple[str, int]]] = {}
@@ -131,15 +135,21 @@ class _Judge:
         if worst is not None:
             for put in self._puts.get(ask.op.index, ()):
                 self._tainted[id(put)] = worst
-                self.poisoned.setdefault(put.layer, set()).add(parts_of(put.key))
+                self._poison(ask.op.index, put)
                 self.derived[worst[1]] = self.derived.get(worst[1], 0) + 1
 
     def _note(self, lookup: Lookup, outcome: Outcome) -> None:
         layer = lookup.event.layer
         self.served.append(Served(lookup.event.op, layer, outcome))
         if outcome in BAD:
-            entry = lookup.write.key if lookup.write is not None else lookup.event.key
-            self.poisoned.setdefault(layer, set()).add(parts_of(entry))
+            self._poison(lookup.event.op, lookup.write or lookup.event)
+
+    def _poison(self, op: int, entry: Event) -> None:
+        known, key = self.poisoned.setdefault(entry.layer, set()), parts_of(entry.key)
+        if key not in known:
+            known.add(key)
+            if "." not in entry.layer:
+                self.poisonings.append((op, entry.layer))
 
     def _outcome(self, lookup: Lookup, ask: Ask) -> tuple[Outcome, tuple[str, int]]:
         write = lookup.write
@@ -186,8 +196,16 @@ class _Judge:
         return timeline.since(doc_id, op) >= 0 and timeline.current(doc_id, op) is None
 
     def _is_skewed(self, ask: Ask) -> bool:
-        """Whether the question and a returned document were embedded by different encoders."""
-        return self._history.searches_index and any(search.mixes_encoders for search in ask.searches)
+        """Whether what should have been found, or what was found, lies in another encoder's space than the question."""
+        if not self._history.searches_index:
+            return False
+        gold = self._history.evidence.gold.get(ask.op.index)
+        sought = {doc_id for doc_id, grade in gold.relevant.items() if grade} if gold else set()
+        return any(
+            stray.key.get("doc") in sought or stray in [row for _, row in search.rows]
+            for search in ask.searches
+            for stray in search.strays
+        )
 
 
 def latency_of(timings: Iterable[tuple[int, str, str, int]]) -> dict[str, Latency]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +16,7 @@ from testbed.models.lsa import LatentSemantic
 from testbed.models.memo import Memo, MemoEncoder
 
 NAMES = ("minilm", "minilm-cased", "minilm-short", "lsa-384")
-_SHORT_WORDS = 24
+_SHORT_WORDS = 8
 
 
 def build(
@@ -34,7 +35,7 @@ def build(
 
     - ``minilm``: all-MiniLM-L6-v2
     - ``minilm-cased``: the same weights, tokenizer without lower-casing
-    - ``minilm-short``: the same, but a chunker passes on only the first 24 words of a document
+    - ``minilm-short``: the same, but a chunker passes on only the first 8 words of a document
     - ``lsa-384``: latent semantic analysis fitted on ``corpus_texts``
     """
     memo = _memo(memo_dir)
@@ -56,4 +57,6 @@ def _plain(name: str, corpus_texts: Sequence[str], memo: Memo, called: str) -> E
 @lru_cache(maxsize=8)
 def _memo(folder: Path) -> Memo:
     """One open file per folder and process, however many encoders share it."""
-    return Memo(folder)
+    memo = Memo(folder)
+    atexit.register(memo.close)
+    return memo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from testbed.core.errors import Unavailable
 from testbed.core.ports import Role, Vectors
 
 _VERSION = 1  # raise when the same corpus would give other vectors
+_FLOOR = ("first filler", "second filler")  # what a decomposition needs at least: two texts, two words
 _PATTERN = r"(?u)\b\w+\b"
 
 
@@ -58,7 +60,8 @@ class _Fitted:
             ) from error
         self._dim = dim
         self._words = TfidfVectorizer(token_pattern=_PATTERN, sublinear_tf=True, norm="l2")
-        counts = self._words.fit_transform(texts if any(t.strip() for t in texts) else ["empty"])
+        n_words = len({word for text in texts for word in re.findall(_PATTERN, text.lower())})
+        counts = self._words.fit_transform(texts if n_words > 1 and len(texts) > 1 else [*texts, *_FLOOR])
         n_directions = max(1, min(dim, counts.shape[0] - 1, counts.shape[1] - 1))
         svd = TruncatedSVD(n_directions, algorithm="randomized", n_iter=7, random_state=0)
         svd.fit(counts)

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,6 +51,8 @@ class Memo:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "embeddings.sqlite3"
         self._db: sqlite3.Connection | None = None
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
         self._off = False
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
@@ -85,21 +88,22 @@ class Memo:
 
     def _run(self, statement: str, rows: Sequence[Sequence[object]]) -> list[tuple[Any, ...]]:
         """Run a statement (a read with one row of parameters, a write with any number), once more on a new file."""
-        for _ in range(2):
-            if self._off:
-                return []
-            try:
-                return self._attempt(statement, rows)
-            except (sqlite3.DatabaseError, OSError) as error:
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BROKEN:
-                    self._set_aside()
-                else:
-                    self._give_up(error)
-        return []
+        with self._lock:
+            for _ in range(2):
+                if self._off:
+                    return []
+                try:
+                    return self._attempt(statement, rows)
+                except (sqlite3.DatabaseError, OSError) as error:
+                    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BROKEN:
+                        self._set_aside()
+                    else:
+                        self._give_up(error)
+            return []
 
     def _attempt(self, statement: str, rows: Sequence[Sequence[object]]) -> list[tuple[Any, ...]]:
-        if self._db is None:
-            self._db = self._opened()
+        if self._db is None or self._owner != os.getpid():  # a connection must not be used across a fork
+            self._db, self._owner = self._opened(), os.getpid()
         if statement.startswith("SELECT"):
             return self._db.execute(statement, rows[0]).fetchall()
         with self._db:
@@ -178,7 +182,9 @@ class MemoEncoder:
             self._load(missing, role)
         out = np.empty((len(texts), self.dim), dtype=np.float32)
         for row, text in enumerate(texts):
-            out[row] = self._held[role, text]
+            vector = out[row] = self._held[role, text]
+            # At every hand-out, not once: where two encoders agree to the bit, a vector is of the one that gave it last.
+            self._names.learn(vector, self.fingerprint, digest.of_text(text))
         return out
 
     def _key(self, text: str, role: Role) -> bytes:
@@ -199,7 +205,6 @@ class MemoEncoder:
     def _hold(self, made: Iterable[tuple[str, Vectors]], role: Role) -> None:
         for text, vector in made:
             self._held[role, text] = vector
-            self._names.learn(vector, self.fingerprint, digest.of_text(text))
 
 
 def _checksum(key: bytes, vector: bytes) -> bytes:

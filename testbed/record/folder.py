@@ -3,8 +3,9 @@
     <scenario>/<UTC>-s<seed>-<digest8>/
         manifest.json           what was run, on what; digests of all other files
         ops.jsonl docs.jsonl gold.jsonl ledger.json     what every arm was fed, and the truth
-        texts.jsonl             each text once, by its digest
+        texts.jsonl             documents and questions, by their digest
         arms/<slug>/trace.jsonl     what happened, in order: no wall clock, no arm name
+        arms/<slug>/texts.jsonl     texts that only the arm brought: answers
         arms/<slug>/timings.jsonl   how long it took
         arms/<slug>/run.trec    rankings, one "query" an ask (op<index>); qrels.trec likewise
         scores.parquet          one row an arm and ask, one column a metric
@@ -22,7 +23,7 @@ import math
 import os
 import re
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +31,7 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
 
 from testbed.core import digest
-from testbed.core.errors import BrokenContract, HarnessError, InvalidInput
+from testbed.core.errors import BrokenContract, HarnessError, InvalidInput, Unavailable
 from testbed.core.evidence import DocRow, Evidence, OpRow
 from testbed.core.types import Event, Gold
 from testbed.record import durable, manifest, rows, scores, trec
@@ -94,16 +95,31 @@ class _Lines:
 
 
 class ArmWriter:
-    """Takes the events, texts and timings of one arm. A context manager; ``digest`` is known once it is closed."""
+    """Takes the events, texts and timings of one arm. A context manager; ``digest`` is known once it is closed.
 
-    def __init__(self, folder: Path, texts: TextWriter) -> None:
-        with durable.saying(folder):
-            folder.mkdir(parents=True)
+    Needs no ``RunWriter``, so that a worker process can record an arm into a run that its parent writes.
+
+    Parameters
+    ----------
+    run : the partial folder
+    known : digests of texts that the run's own ``texts.jsonl`` holds
+    """
+
+    def __init__(self, run: Path, arm: str, known: Set[str]) -> None:
+        folder = run / "arms" / slug(arm)
+        try:
+            with durable.saying(folder):
+                folder.mkdir(parents=True)
+        except Unavailable as error:
+            if folder.is_dir():
+                raise BrokenContract(f"arm={arm!r} was recorded twice") from error
+            raise
         self._folder = folder
-        self._texts = texts
+        self._texts = TextWriter(folder / "texts.jsonl", known)
         self._trace = _Lines(folder / "trace.jsonl")
         self._timings = _Lines(folder / "timings.jsonl")
         self._rankings: list[tuple[int, list[str]]] = []
+        self._closed = False
 
     @property
     def digest(self) -> str:
@@ -125,8 +141,13 @@ class ArmWriter:
     def abandon(self) -> None:
         self._trace.abandon()
         self._timings.abandon()
+        self._texts.abandon()
 
     def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._texts.close()
         self._trace.close()
         self._timings.close()
         durable.write_bytes(self._folder / "run.trec", trec.run(self._rankings))
@@ -134,16 +155,19 @@ class ArmWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
 
 
 class TextWriter:
     """``texts.jsonl``: each text once, in the order in which it was first seen."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, known: Set[str] = frozenset()) -> None:
         self._lines = _Lines(path)
-        self._known: set[str] = set()
+        self._known = set(known)
 
     def text(self, name: str, text: str) -> None:
         if name not in self._known:
@@ -167,7 +191,7 @@ class RunWriter:
     def __init__(self, folder: Path, described: dict[str, Any]) -> None:
         self.folder = folder
         self._manifest = described
-        self._arms: dict[str, ArmWriter] = {}
+        self._arms: dict[str, str] = {}
         self._write_json("manifest.json", described)
         self._texts = TextWriter(folder / "texts.jsonl")
 
@@ -191,36 +215,30 @@ class RunWriter:
         truth = list(gold)
         for text in texts:
             self._texts.text(digest.of_text(text), text)
+        self._texts.close()
         self._write_lines("ops.jsonl", map(rows.of_op, ops))
         self._write_lines("docs.jsonl", map(rows.of_doc, docs))
         self._write_lines("gold.jsonl", map(rows.of_gold, truth))
         self._write_json("ledger.json", {"canaries": dict(canaries or {}), "lexicon": lexicon})
         durable.write_bytes(self.folder / "qrels.trec", trec.qrels(truth))
 
-    def arm(self, name: str) -> ArmWriter:
-        if name in self._arms:
-            raise BrokenContract(f"arm={name!r} was recorded twice")
-        self._arms[name] = ArmWriter(self.folder / "arms" / slug(name), self._texts)
-        return self._arms[name]
+    def recorded(self, arm: str, arm_digest: str) -> None:
+        """An arm is complete: its ``ArmWriter`` is closed, here or in another process. Call in the order of the arms."""
+        if arm in self._arms:
+            raise BrokenContract(f"arm={arm!r} was recorded twice")
+        self._arms[arm] = arm_digest
 
     def arm_digests(self) -> dict[str, str]:
         """Digest of each arm's trace so far, by arm."""
-        return {name: arm.digest for name, arm in self._arms.items()}
+        return dict(self._arms)
 
     def digest(self) -> str:
         """Digest of the run, once all arms are written."""
         return run_digest(self._manifest, self.arm_digests())
 
-    def reader(self) -> RunReader:
-        """Read back what was written, for judging. Closes the arms: what is judged is what is on disk."""
-        for arm in self._arms.values():
-            arm.close()
-        self._texts.close()
-        return RunReader(self.folder, _unfinished=True)
-
     def finish(self, summary: Mapping[str, Any], score_rows: Sequence[Mapping[str, Any]]) -> Path:
         """Complete the run; the path of the whole folder. NaN in the summary becomes null: unscored."""
-        self.reader()
+        self._texts.close()
         self._write_json("summary.json", _without_nan(summary))
         durable.write_bytes(self.folder / "scores.parquet", scores.to_parquet(score_rows))
         files = {path.relative_to(self.folder).as_posix(): path for path in _files(self.folder)}
@@ -247,8 +265,6 @@ class RunWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._texts.abandon()
-        for arm in self._arms.values():
-            arm.abandon()
         if error is None or self._manifest["status"] == WHOLE:
             return
         with suppress(HarnessError):  # a full disk must not hide the error that ends the run
@@ -266,9 +282,12 @@ class RunWriter:
 
 
 class RunReader:
-    """Reads one whole run; InvalidInput, with the file and what is wrong with it, for anything else."""
+    """Reads one whole run; InvalidInput, with the file and what is wrong with it, for anything else.
 
-    def __init__(self, folder: Path, *, _unfinished: bool = False) -> None:
+    ``unfinished``: the run is still being written, by us; what is read of it has been closed.
+    """
+
+    def __init__(self, folder: Path, *, unfinished: bool = False) -> None:
         self.folder = folder
         if not folder.is_dir():
             raise InvalidInput(f"no results folder at {folder}; `testbed list --runs` shows what is there")
@@ -277,7 +296,7 @@ class RunReader:
         if found != manifest.FORMAT:
             path = folder / "manifest.json"
             raise InvalidInput(f"{path}: format={found!r}, but this version reads format {manifest.FORMAT} only")
-        if not _unfinished and (status != WHOLE or folder.name.startswith(PARTIAL)):
+        if not unfinished and (status != WHOLE or folder.name.startswith(PARTIAL)):
             raise InvalidInput(f"{folder}: half a run (status={status!r} must be {WHOLE!r}); run it again")
         self._digests: dict[str, str] = self.manifest.get("files", {})
 
@@ -296,7 +315,8 @@ class RunReader:
     def evidence(self, arm: str) -> Evidence:
         """Everything that may be known of an arm when it is judged."""
         events = tuple(self._lines(f"arms/{slug(arm)}/trace.jsonl", rows.to_event))
-        return Evidence(arm=arm, events=events, **self._shared)
+        own = {row["digest"]: row["text"] for row in self._lines(f"arms/{slug(arm)}/texts.jsonl", dict)}
+        return Evidence(arm=arm, events=events, **{**self._shared, "texts": {**self._shared["texts"], **own}})
 
     def timings(self, arm: str) -> list[Timing]:
         return list(self._lines(f"arms/{slug(arm)}/timings.jsonl", lambda row: Timing(row[2], row[0], row[1], row[3])))
@@ -351,9 +371,9 @@ class RunReader:
         data = self._bytes(name)
         if data and not data.endswith(b"\n"):
             raise InvalidInput(f"{self.folder / name}: the last line is cut off")
-        for number, line in enumerate(data.decode("utf-8", "surrogatepass").split("\n")[:-1], start=1):
+        for number, line in enumerate(data.split(b"\n")[:-1], start=1):
             try:
-                yield make(json.loads(line))
+                yield make(rows.parsed(line))
             except (ValueError, TypeError, KeyError, IndexError) as error:
                 raise InvalidInput(f"{self.folder / name}:{number}: not a row of this file: {error}") from error
 

@@ -6,16 +6,30 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from testbed.core.evidence import DocRow, OpRow
 from testbed.core.types import Claim, Event, Gold
 
-# One encoder for all lines: json.dumps with options builds a new one on each call.
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def line(value: Any) -> bytes:
-    """The value as canonical JSON and a newline. Lone surrogates pass, as they do in ``core.digest``."""
-    return (_encode(value) + "\n").encode("utf-8", "surrogatepass")
+    """The value as one line of JSON with sorted keys. Lone surrogates pass, as they do in ``core.digest``."""
+    try:
+        fast = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+    except orjson.JSONEncodeError:  # a lone surrogate: not UTF-8, but it can stand in a document
+        fast = b"null"
+    # orjson writes NaN as null; the strict encoder refuses it, so it gets whatever may hold one.
+    return fast if b"null" not in fast else (_encode(value) + "\n").encode("utf-8", "surrogatepass")
+
+
+def parsed(raw: bytes) -> Any:
+    """The value of one line; ValueError when it is none."""
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return json.loads(raw.decode("utf-8", "surrogatepass"))
 
 
 def of_event(event: Event) -> dict[str, Any]:

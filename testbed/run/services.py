@@ -46,11 +46,17 @@ class RedisService:
     namespace: str
     where: str
     server: str  # "valkey 9.1.2": goes to the manifest
+    url: str  # for ``client_at`` in a worker process; may hold a password, never printed
 
 
 def connect(url: str | None) -> AbstractContextManager[RedisService]:
     """The server at ``url``, or a private one for the length of the with-block when there is none."""
     return redis_at(url) if url else private_redis()
+
+
+def client_at(url: str) -> redis.Redis:
+    """Another client of a server that already answered; for a worker process."""
+    return redis.Redis.from_url(url, **_client_settings(_CONNECT_S))
 
 
 # -- a given server ----------------------------------------------------------------------------------------------------
@@ -70,7 +76,7 @@ def redis_at(url: str) -> Iterator[RedisService]:
     namespace = f"testbed:{secrets.token_hex(8)}:"
     client = _client_at(url, where)
     try:
-        service = RedisService(client, namespace, where, _server_name(client))
+        service = RedisService(client, namespace, where, _server_name(client), url)
         with _sigterm_unwinds():
             try:
                 yield service
@@ -189,8 +195,10 @@ class _Private:
             pass_fds=(self._lock,),
         )
         self._client = self._wait_for_pong(address)
-        where = path if "unix_socket_path" in address else f"127.0.0.1:{address['port']}"
-        return RedisService(self._client, "testbed:", where, _server_name(self._client))
+        local = "unix_socket_path" in address
+        where = path if local else f"127.0.0.1:{address['port']}"
+        url = f"unix://{path}" if local else f"redis://{where}"
+        return RedisService(self._client, "testbed:", where, _server_name(self._client), url)
 
     def _loopback(self) -> tuple[dict[str, Any], list[str]]:
         """A free port, behind a password that only the 0700 folder holds: other users of the machine can connect."""
@@ -223,7 +231,7 @@ class _Private:
 
     def _has_ended(self) -> bool:
         assert self._watchdog is not None
-        return self._watchdog.poll() is not None or "Failed" in self._last_words() or "FATAL" in self._last_words()
+        return self._watchdog.poll() is not None or (self._folder / "ended").exists()
 
     def _last_words(self) -> str:
         try:

@@ -49,7 +49,8 @@ def main(folder: str, command: list[str]) -> int:
             server.kill()
             server.wait()
     finally:
-        # What the log said stays readable for the parent, when there is one, until it closes our input.
+        # A server that ended by itself is told by a file; its log stays readable until the parent closes our input.
+        open(os.path.join(folder, "ended"), "wb").close()
         while os.getppid() == parent and os.read(0, 1):
             pass
         shutil.rmtree(folder, ignore_errors=True)

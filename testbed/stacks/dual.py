@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from testbed.core.ports import Cache, Hit, Index, Row, RowInfo, Vectors
 from testbed.core.types import Key
 from testbed.stacks import wrapping
 from testbed.stores.catalogue import build as new_store
-from testbed.stores.dual import DualWriter, Item, Recovery, Text, item
+from testbed.stores.dual import DualWriter, Item, Text, Wrong, item
 from testbed.stores.dual_worker import design as design_of
 from testbed.stores.text import TextStore, url_of
 
@@ -42,7 +43,7 @@ class DualStores:
         self.folder = folder
         self.design = design
         self.deliver: Callable[[list[Item]], None] = self.write
-        self.recoveries: list[Recovery] = []
+        self.checks: list[tuple[str, tuple[Wrong, ...]]] = []
         self._rows: dict[str, Row] = {}
         self._texts: dict[str, Text] = {}
         self._seen: dict[tuple[str, str], Row] = {}  # rows by id and text digest
@@ -57,8 +58,13 @@ class DualStores:
             self._store.close()
         self._store = TextStore.at(self.url, self.namespace)
         self.writer = design_of(self.design)(self._store, self.folder, lambda: new_store("faiss"))
-        self.recoveries.append(self.writer.recover())
+        self.writer.recover()
         return self.writer
+
+    def reach(self, url: str) -> None:
+        """Go to the texts by another way from now on."""
+        self.url = url
+        self.restart()
 
     def redesign(self, design: str) -> None:
         """Another design of writer, before anything was written."""
@@ -67,6 +73,23 @@ class DualStores:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.design = design
         self.restart()
+
+    def check(self, when: str) -> None:
+        """Compare the stores, document by document, before anybody reads them again; ``describe`` tells."""
+        self.checks.append((when, self.writer.wrong()))
+
+    def describe(self) -> list[dict[str, str]]:
+        """What every check found, and what is wrong now: part, actual, believed, agree."""
+        self.flush()
+        rows = []
+        for when, wrong in (*self.checks, ("at the end", self.writer.wrong())):
+            kinds = Counter(w.fault for w in wrong)
+            found = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items())) or "0 wrong"
+            witness = f" ({wrong[0].story()})" if wrong else ""
+            rows.append(
+                {"part": when, "actual": found + witness, "believed": "0 wrong", "agree": "no" if wrong else "yes"}
+            )
+        return rows
 
     def write(self, batch: list[Item]) -> None:
         """Deliver a batch that nothing disturbs."""
@@ -179,8 +202,10 @@ def kept(stack: Any, design: str = "naive") -> Iterator[DualStores]:
     try:
         stores = DualStores(stack.index, url_of(stack.redis), f"{stack.namespace}dual:", folder / "index", design)
         try:
-            with wrapping.index(stack, lambda _: DualIndex(stores)), wrapping.cache(
-                stack, "text", lambda inner: DualTexts(stores, inner)
+            with (
+                wrapping.index(stack, lambda _: DualIndex(stores)),
+                wrapping.cache(stack, "text", lambda inner: DualTexts(stores, inner)),
+                wrapping.attribute(stack, "describe", lambda _: stores.describe),
             ):
                 stack.dual = stores
                 yield stores

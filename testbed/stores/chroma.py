@@ -18,11 +18,11 @@ from chromadb.errors import NotFoundError
 from testbed.core import digest
 from testbed.core.errors import InvalidInput, Unavailable
 from testbed.core.ports import Hit, Row, RowInfo, Vectors
-from testbed.stores.exact import best, owned, stacked
+from testbed.stores.exact import admitted, best, check_dim, stacked
 
 # With Chroma's defaults the same data built twice gives 197-199 of 200 equal top-10 lists; with these, 200.
 _HNSW = {"space": "ip", "ef_construction": 400, "ef_search": 400, "max_neighbors": 64}
-_CANDIDATES = 64  # fetched at least, whatever k
+_CANDIDATES = 32  # fetched at least, whatever k
 _BATCH = 1000
 _serial = itertools.count(1)  # two indexes of one process never share a collection
 
@@ -31,7 +31,7 @@ class ChromaIndex:
     """Candidates from Chroma's HNSW graph, scores and order as ``ExactIndex`` makes them.
 
     What Chroma returns is fetched with its embeddings, scored again in float64 and cut to k. So scores, ties and order
-    equal the reference whenever the k best are among the candidates. That is how it was at every test up to 2,000 rows
+    equal the reference whenever the k best are among the candidates. That is how it was at every test up to 5,000 rows
     a tenant, but a graph search is no proof: larger collections can miss a row, and gates should run on Faiss.
 
     Collections belong to this instance alone and are deleted by ``close``, at garbage collection or at exit. Not
@@ -45,6 +45,7 @@ class ChromaIndex:
         self._prefix = f"{_as_name(namespace)}-{secrets.token_hex(6)}-{next(_serial)}"
         self._collections: dict[str, Any] = {}
         self._home: dict[str, str] = {}  # doc id -> tenant
+        self._dim: int | None = None  # of a collection once it has held a row, also when it is empty again
         self._created: list[str] = []
         self._drop = weakref.finalize(self, _drop, client, self._created)
 
@@ -54,7 +55,8 @@ class ChromaIndex:
         return cls(_server(url) if url else chromadb.EphemeralClient(Settings(anonymized_telemetry=False)), namespace)
 
     def upsert(self, rows: Sequence[Row]) -> None:
-        latest = {row.doc_id: owned(row) for row in rows}  # the last of several rows of one id wins
+        latest = admitted(rows, self._dim)
+        self._dim = next((row.vector.size for row in latest.values()), self._dim)
         self.delete([i for i, row in latest.items() if self._home.get(i, row.tenant) != row.tenant])
         by_tenant: dict[str, list[Row]] = {}
         for row in latest.values():
@@ -80,19 +82,17 @@ class ChromaIndex:
                 self._collections[tenant].delete(ids=list(some))
 
     def search(self, vector: Vectors, *, tenant: str | None, k: int, made_by: str) -> list[Hit]:
+        if k < 1:
+            raise InvalidInput(f"k={k} must be >= 1 (search of an index)")
+        if self._dim is not None:
+            check_dim(vector, self._dim)
         tenants = sorted(self._collections) if tenant is None else [tenant]
         found = [c for t in tenants if t in self._collections for c in self._candidates(t, vector, k)]
         return best(*stacked(sorted(found, key=lambda c: c[0])), vector, k)
 
     def _candidates(self, tenant: str, vector: Vectors, k: int) -> list[tuple[str, Vectors]]:
-        collection = self._collections[tenant]
-        n_held = collection.count()
-        if n_held == 0:
-            return []
-        found = collection.query(
-            query_embeddings=vector.reshape(1, -1),
-            n_results=min(n_held, max(_CANDIDATES, 4 * k)),
-            include=["embeddings"],
+        found = self._collections[tenant].query(
+            query_embeddings=vector.reshape(1, -1), n_results=max(_CANDIDATES, 4 * k), include=["embeddings"]
         )
         vectors = np.asarray(found["embeddings"][0], dtype=np.float32)
         return list(zip(found["ids"][0], vectors, strict=True))
@@ -113,6 +113,7 @@ class ChromaIndex:
         _drop(self._client, self._created)
         self._collections.clear()
         self._home.clear()
+        self._dim = None
 
     def _collection(self, tenant: str) -> Any:
         if tenant not in self._collections:

@@ -60,6 +60,7 @@ class NaiveWriter:
     name = "naive"
     steps: tuple[str, ...] = ("before-vector", "index-torn", "after-vector", "mid-text", "after-text")
     between = "after-vector"
+    torn = "index-torn"
     takes_redelivery = False
 
     def __init__(self, texts: TextStore, folder: Path, new_index: Callable[[], Index], at: At = undisturbed) -> None:
@@ -162,7 +163,7 @@ class OneScriptWriter(NaiveWriter):
     name = "one-script"
     steps = ("before-vector", "after-vector", "mid-commit", "after-commit", "index-torn", "after-save")
     between = "after-commit"
-    SAVE_EVERY = 4  # batches
+    SAVE_EVERY = 64  # documents
 
     def __init__(self, texts: TextStore, folder: Path, new_index: Callable[[], Index], at: At = undisturbed) -> None:
         super().__init__(texts, folder, new_index, at)
@@ -177,7 +178,7 @@ class OneScriptWriter(NaiveWriter):
         self._at("mid-commit")
         self._texts.commit(items[half:])
         self._at("after-commit")
-        self._unsaved += 1
+        self._unsaved += len(items)
         if self._unsaved >= self.SAVE_EVERY:
             self._saved.save()
             self._unsaved = 0

@@ -55,6 +55,7 @@ class RecoverableWriter:
         "after-sweep",
     )
     between = "after-commit"
+    torn = "snapshot-torn"
     takes_redelivery = True
 
     def __init__(

@@ -21,9 +21,11 @@ class ExactIndex:
         self._stacked: dict[str | None, tuple[list[str], NDArray[np.float64]]] = {}
 
     def upsert(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self._rows[row.doc_id] = owned(row)
+        self._rows |= admitted(rows, self._dim())
         self._stacked.clear()
+
+    def _dim(self) -> int | None:
+        return next((row.vector.size for row in self._rows.values()), None)
 
     def delete(self, ids: Sequence[str]) -> None:
         for doc_id in ids:
@@ -43,14 +45,27 @@ class ExactIndex:
         return ExactIndex()
 
 
-def owned(row: Row) -> Row:
-    """The row with a vector that nobody else can change."""
-    if row.vector.dtype != np.float32 or row.vector.ndim != 1:
-        raise InvalidInput(
-            f"row {row.doc_id!r} has a vector of shape={row.vector.shape} dtype={row.vector.dtype}; "
-            "expected (dim,) float32"
-        )
-    return row._replace(vector=row.vector.copy())
+def admitted(rows: Sequence[Row], dim: int | None) -> dict[str, Row]:
+    """The rows by id, the last of several under one id, with vectors that nobody else can change.
+
+    Parameters
+    ----------
+    dim : dimension of what the index holds; None when it is empty
+
+    Raises
+    ------
+    InvalidInput : a vector is not (dim,) float32. Nothing has been written then.
+    """
+    out: dict[str, Row] = {}
+    for row in rows:
+        dim = row.vector.size if dim is None else dim
+        if row.vector.dtype != np.float32 or row.vector.shape != (dim,):
+            raise InvalidInput(
+                f"row {row.doc_id!r} has a vector of shape={row.vector.shape} dtype={row.vector.dtype}; "
+                f"expected ({dim},) float32"
+            )
+        out[row.doc_id] = row._replace(vector=row.vector.copy())
+    return out
 
 
 def info(row: Row) -> RowInfo:

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 import faiss
 import numpy as np
 
+from testbed.core.errors import InvalidInput
 from testbed.core.ports import Hit, Row, RowInfo, Vectors
-from testbed.stores.exact import best, check_dim, info, owned, stacked
+from testbed.stores.exact import admitted, best, check_dim, info, stacked
 
+faiss.omp_set_num_threads(1)  # a search among hundreds of rows is over before a second thread has started
 _MARGIN = 1e-4  # far above what float32 sums can be off, far below what separates documents
 _EXTRA = 32  # candidates fetched beyond k at first
 _REBUILD_SHARE = 0.5
@@ -30,7 +32,7 @@ class FaissIndex:
         self._partitions: dict[str, _Partition] = {}
 
     def upsert(self, rows: Sequence[Row]) -> None:
-        latest = {row.doc_id: owned(row) for row in rows}  # the last of several rows of one id wins
+        latest = admitted(rows, next((p.dim for p in self._partitions.values()), None))
         self.delete(list(latest))
         by_tenant: dict[str, list[Row]] = {}
         for row in latest.values():
@@ -48,6 +50,8 @@ class FaissIndex:
                     del self._partitions[tenant]
 
     def search(self, vector: Vectors, *, tenant: str | None, k: int, made_by: str) -> list[Hit]:
+        if k < 1:
+            raise InvalidInput(f"k={k} must be >= 1 (search of an index)")
         tenants = sorted(self._partitions) if tenant is None else [tenant]
         found = [c for t in tenants if t in self._partitions for c in self._partitions[t].candidates(vector, k)]
         return best(*stacked(sorted(found, key=lambda c: c[0])), vector, k)
@@ -64,13 +68,11 @@ class _Partition:
 
     def __init__(self, dim: int) -> None:
         self.live: dict[str, tuple[int, Row]] = {}
-        self._dim = dim
+        self.dim = dim
         self._ids: list[str] = []  # by label, tombstones included
         self._flat = faiss.IndexFlatIP(dim)
 
     def add(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            check_dim(row.vector, self._dim)
         self._flat.add(np.stack([r.vector for r in rows]))
         for row in rows:
             self.live[row.doc_id] = (len(self._ids), row)
@@ -81,12 +83,12 @@ class _Partition:
         n_dead = len(self._ids) - len(self.live)
         if self.live and n_dead >= _REBUILD_AT and n_dead >= _REBUILD_SHARE * len(self._ids):
             rows = [row for _, row in self.live.values()]
-            self.live, self._ids, self._flat = {}, [], faiss.IndexFlatIP(self._dim)
+            self.live, self._ids, self._flat = {}, [], faiss.IndexFlatIP(self.dim)
             self.add(rows)
 
     def candidates(self, vector: Vectors, k: int) -> list[tuple[str, Vectors]]:
         """Every live row that can be among the k best after exact scoring, and some more."""
-        check_dim(vector, self._dim)
+        check_dim(vector, self.dim)
         n_fetched = min(len(self._ids), k + _EXTRA)
         while True:
             scores, labels = self._flat.search(vector.reshape(1, -1), n_fetched)

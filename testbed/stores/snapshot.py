@@ -57,8 +57,9 @@ def unpacked(data: bytes, where: str) -> Snapshot:
     if head["format"] != FORMAT:
         raise BrokenContract(f"snapshot {where} has format={head['format']}; expected {FORMAT}")
     vectors = np.frombuffer(raw, dtype="<f4").astype(np.float32).reshape(len(head["rows"]), head["dim"])
-    rows = (Row(i, n, tenant, v, made_by, text) for (i, n, tenant, made_by, text), v in zip(head["rows"], vectors, strict=True))
-    return Snapshot(tuple(rows), head["cursor"], head["incarnation"])
+    names = zip(head["rows"], vectors, strict=True)
+    rows = tuple(Row(doc_id, n, tenant, v, made_by, text) for (doc_id, n, tenant, made_by, text), v in names)
+    return Snapshot(rows, head["cursor"], head["incarnation"])
 
 
 def checksum(body: bytes) -> bytes:

@@ -116,9 +116,10 @@ class TextStore:
 
     def all(self) -> Mapping[str, Text]:
         """Every text, by id, sorted."""
-        prefix = self._key("").encode()
+        prefix = self._key("")
         with self._answering():
-            ids = sorted(k[len(prefix) :].decode() for k in self._client.scan_iter(match=_escaped(self._key("")) + "*", count=_PAGE))
+            keys = self._client.scan_iter(match=_escaped(prefix) + "*", count=_PAGE)
+            ids = sorted(k[len(prefix.encode()) :].decode() for k in keys)
             return {i: _text(i, held) for i in ids if (held := self._client.hgetall(self._key(i)))}
 
     # -- the change log ---------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from testbed.core.ports import Corpus
 from testbed.core.types import Query, Revision
 
+REMOVED = "removed"  # drift of a revision that takes its document away
 FIRST, LAST = 0.2, 0.75  # share of the asks before the first and before the last edit: each has a before and an after
 
 

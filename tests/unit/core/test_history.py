@@ -44,6 +44,53 @@ def test_of_two_writes_as_near_the_live_and_then_the_latest_is_taken() -> None:
     assert last(*rows, event("hit", "A", t="1"))[1].write.op == 2  # type: ignore[union-attr]
 
 
+def test_a_value_that_many_questions_share_is_read_from_the_one_that_asks_the_same() -> None:
+    """Abstentions are all alike: the latest of them is not where a near match came from."""
+    rows = [
+        ask(text="@how long?"), {"gold": {"subject": "length"}}, event("put", "none", tenant="acme", text="@how long?"),
+        ask(text="@how many?"), {"gold": {"subject": "number"}}, event("put", "none", tenant="acme", text="@how many?"),
+        ask(text="@what length?"), {"gold": {"subject": "length"}},
+    ]  # fmt: skip
+    history, hit = last(*rows, event("hit", "none", tenant="acme", text="@what length?"))
+    assert hit.write is not None
+    assert (hit.write.op, history.lawful(hit)) == (0, True)
+
+
+def test_the_tenant_part_may_differ_where_the_service_mistook_who_asked() -> None:
+    history, hit = last(ask("birch"), event("put", "A", tenant="acme"), ask("birch"), event("hit", "A", tenant="cedar"))
+    assert hit.differs == ("tenant",)
+    assert history.lawful(hit) is True
+    history, hit = last(ask("birch"), event("put", "A", tenant="birch"), ask("acme"), event("hit", "A", tenant="acme"))
+    assert history.lawful(hit) is False
+
+
+def put_vector(doc: str, vector: str, tenant: str = "acme") -> dict[str, Any]:
+    return event("put", vector, layer="index", doc=doc, tenant=tenant, version="1")
+
+
+def search(vector: str, tenant: str = "acme") -> dict[str, Any]:
+    found = event("search", layer="index", tenant=tenant, vector=vector)
+    found["event"]["data"] = {"ranking": [["d1", 0.9]]}
+    return found
+
+
+def test_a_search_strays_over_vectors_of_another_encoder_even_when_they_are_not_returned() -> None:
+    rows = [put_vector("d1", "vector:new:1"), put_vector("d2", "vector:old:2"), put_vector("d3", "vector:old:3")]
+    start = [{"op": {"do": "load"}}, *rows, ask(), {"gold": {"relevant": {"d3": 1}}}]
+    strays = History(evidence([*start, search("vector:new:q")])).searches[0].strays
+    assert [stray.key["doc"] for stray in strays] == ["d3"]  # the one that should have been found tells it best
+    assert History(evidence([*start, search("vector:unknown:")])).searches[0].strays == ()
+
+
+def test_only_vectors_that_the_search_went_over_are_strays() -> None:
+    rows = [put_vector("d1", "vector:new:1"), put_vector("b", "vector:old:2", tenant="birch")]
+    start = [{"op": {"do": "load"}}, *rows, ask()]
+    assert History(evidence([*start, search("vector:new:q")])).searches[0].strays == ()
+    assert len(History(evidence([*start, search("vector:new:q", tenant="")])).searches[0].strays) == 1
+    gone = [event("delete", layer="index", doc="b"), put_vector("b", "vector:new:2", tenant="birch")]
+    assert History(evidence([*start, *gone, search("vector:new:q", tenant="")])).searches[0].strays == ()
+
+
 @pytest.mark.parametrize("between", [event("put", "B", t="1"), event("delete", t="1")])
 def test_a_value_that_was_replaced_or_deleted_is_not_lawful(between: dict[str, Any]) -> None:
     history, hit = last(ask(), event("put", "A", t="1"), between, ask(), event("hit", "A", t="1"))

@@ -64,6 +64,16 @@ def test_the_heatmap_shows_the_layers_that_were_asked() -> None:
     assert valid < hits
 
 
+def test_the_pollution_of_the_faulty_arm_is_told_over_time() -> None:
+    found = judge_run(run(), EXPECT, LAYERS, n_windows=8).pollution
+    assert found is not None
+    assert list(found.poisoned) == sorted(found.poisoned)
+    assert found.poisoned[-1] > 0
+    assert found.first_bad_s is not None
+    assert found.time_to_detect_s is not None
+    assert sum(map(sum, zip(*found.outcomes["answer"].values(), strict=True))) == 80
+
+
 def test_the_json_has_no_nan_and_counts_what_is_unscored() -> None:
     found = judge_run(run(), EXPECT, LAYERS).to_json()
     text = json.dumps(found, allow_nan=False, sort_keys=True)
@@ -83,7 +93,7 @@ def test_the_same_evidence_is_judged_the_same() -> None:
 def test_arms_that_are_missing_are_said_not_guessed() -> None:
     found = judge_run({"clean": arm("clean")}, EXPECT, LAYERS)
     assert found.failures == ("faulty: does not violate no-cross-tenant", "faulty: has no MRR@5")
-    assert (found.heat, found.witness, found.blames) == (None, None, ())
+    assert (found.heat, found.pollution, found.witness, found.blames) == (None, None, None, ())
 
 
 def test_arms_of_different_ops_are_not_compared() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from testbed.core import digest
 from testbed.core.evidence import DocRow, OpRow
 from testbed.core.types import Claim, Event, Gold
-from testbed.record.folder import RunWriter
+from testbed.record.folder import ArmWriter, RunWriter
 
 DESCRIBED: dict[str, Any] = {
     "format": 1,
@@ -55,15 +55,18 @@ def crash(results: Path) -> Path:
 
 
 def fill(writer: RunWriter, *, faulty: tuple[Event, ...] = (MISS, ANSWER)) -> None:
-    writer.write_inputs(
-        ops=OPS, docs=[DOC], gold=[GOLD], texts=[QUESTION, "the timeout is 30 ms", QUESTION], canaries={"a": "zq"}
-    )
+    """Inputs and two arms, clean and faulty."""
+    known = [QUESTION, "the timeout is 30 ms"]
+    writer.write_inputs(ops=OPS, docs=[DOC], gold=[GOLD], texts=[*known, QUESTION], canaries={"a": "zq"})
     for name, events in (("clean", (MISS, ANSWER)), ("faulty", faulty)):
-        with writer.arm(name) as arm:
+        with ArmWriter(writer.folder, name, frozenset(map(digest.of_text, known))) as arm:
             for event in events:
                 arm.event(event)
+            arm.text(digest.of_text(QUESTION), QUESTION)
+            arm.text("abcd", "30 ms")
             arm.text("abcd", "30 ms")
             arm.timing(1, "answer", "miss", 1200)
+        writer.recorded(name, arm.digest)
 
 
 def record(results: Path, *, faulty: tuple[Event, ...] = (MISS, ANSWER), **changed: Any) -> Path:

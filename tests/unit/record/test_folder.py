@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from testbed.core.errors import BrokenContract, InvalidInput, Unavailable
 from testbed.core.types import Event
 from testbed.record import folder
-from testbed.record.folder import RunReader, Timing, slug
+from testbed.record.folder import ArmWriter, RunReader, Timing, slug
 from testbed.record.runs import find, runs
 from tests.unit.record.recorded import ANSWER, DOC, GOLD, MISS, OPS, QUESTION, SUMMARY, crash, fill, record, start
 
@@ -42,8 +42,9 @@ def test_folder_is_named_by_time_seed_and_digest(tmp_path: Path) -> None:
 
 
 def test_each_text_is_written_once(tmp_path: Path) -> None:
-    lines = (record(tmp_path) / "texts.jsonl").read_text().splitlines()
-    assert len(lines) == 3
+    whole = record(tmp_path)
+    assert len((whole / "texts.jsonl").read_text().splitlines()) == 2
+    assert (whole / "arms/clean/texts.jsonl").read_text() == '{"digest":"abcd","text":"30 ms"}\n'
 
 
 def test_digest_depends_on_events_and_not_on_the_clock_or_the_arms_name(tmp_path: Path) -> None:
@@ -105,7 +106,10 @@ def test_arms_have_distinct_plain_folder_names() -> None:
 def test_an_arm_is_recorded_once(tmp_path: Path) -> None:
     with pytest.raises(BrokenContract, match="arm='clean' was recorded twice"), start(tmp_path) as writer:
         fill(writer)
-        writer.arm("clean")
+        ArmWriter(writer.folder, "clean", frozenset())
+    with pytest.raises(BrokenContract, match="arm='clean' was recorded twice"), start(tmp_path) as writer:
+        fill(writer)
+        writer.recorded("clean", "00")
 
 
 # -- half runs, and runs that were tampered with -----------------------------------------------------------------------
@@ -126,7 +130,16 @@ def test_a_half_run_renamed_by_hand_is_not_read_as_whole(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["ops.jsonl", "gold.jsonl", "texts.jsonl", "ledger.json", "arms/faulty/trace.jsonl", "docs.jsonl"]
+    "name",
+    [
+        "ops.jsonl",
+        "gold.jsonl",
+        "texts.jsonl",
+        "ledger.json",
+        "arms/faulty/trace.jsonl",
+        "arms/faulty/texts.jsonl",
+        "docs.jsonl",
+    ],
 )
 @pytest.mark.parametrize("damage", ["cut", "gone", "other"])
 def test_a_damaged_file_is_named(tmp_path: Path, name: str, damage: str) -> None:
@@ -170,7 +183,7 @@ def test_a_later_format_is_refused(tmp_path: Path) -> None:
 def test_a_row_that_is_none_is_named_with_its_line(tmp_path: Path) -> None:
     with start(tmp_path) as writer:
         fill(writer)
-        reader = writer.reader()
+        reader = RunReader(writer.folder, unfinished=True)
     with (writer.folder / "arms/clean/trace.jsonl").open("a") as trace:
         trace.write('{"op": 1, "surprise": 2}\n')
     with pytest.raises(InvalidInput, match=r"trace\.jsonl:3: not a row"):
@@ -212,9 +225,9 @@ def test_a_full_disk_is_one_line_and_leaves_no_whole_run(tmp_path: Path, monkeyp
         start(tmp_path) as w,
     ):
         fill(w)
-        arm = w.arm("third")
-        monkeypatch.setattr(arm._trace, "_file", _Full(arm._trace._file))
-        arm.event(MISS)
+        with ArmWriter(w.folder, "third", frozenset()) as arm:
+            monkeypatch.setattr(arm._trace, "_file", _Full(arm._trace._file))
+            arm.event(MISS)
     assert [row.status for row in runs(tmp_path)] == ["half (failed)"]
 
 
@@ -260,14 +273,16 @@ def test_any_event_survives_a_round_trip(
     event = Event(op, at_s, "answer", "hit", key, value, data)
     line = folder.rows.line(folder.rows.of_event(event))
     assert line.count(b"\n") == 1 and line.endswith(b"\n")
-    assert folder.rows.to_event(json.loads(line.decode("utf-8", "surrogatepass"))) == event
+    assert folder.rows.to_event(folder.rows.parsed(line)) == event
+    assert json.loads(line.decode("utf-8", "surrogatepass")) == folder.rows.of_event(event)
 
 
 def test_lone_surrogates_survive(tmp_path: Path) -> None:
     with start(tmp_path) as writer:
         fill(writer)
-        with writer.arm("odd") as arm:
+        with ArmWriter(writer.folder, "odd", frozenset()) as arm:
             arm.text("ffff", "half an emoji \ud83d")
+        writer.recorded("odd", arm.digest)
         reader = RunReader(writer.finish(SUMMARY, []))
     assert reader.evidence("odd").texts["ffff"] == "half an emoji \ud83d"
 

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from math import isnan
+
+import pytest
+
+from testbed.diagnose.attribution import (
+    Case,
+    Suspect,
+    accuracy,
+    suspects_of_blame,
+    suspects_of_matches,
+    suspects_of_shares,
+    wilson,
+)
+from testbed.diagnose.blame import Blame
+from testbed.diagnose.heatmap import Match
+
+
+def case(injected: str, *suspects: tuple[str, float], method: str = "replay") -> Case:
+    return Case(method, tuple(injected.split()), tuple(Suspect(*s) for s in suspects))
+
+
+def test_a_run_counts_when_the_first_suspects_are_the_injected_layers() -> None:
+    cases = [
+        case("answer", ("answer", 0.9), ("text", 0.2)),
+        case("answer", ("text", 0.6), ("answer", 0.5)),
+        case("answer text", ("text", 0.6), ("answer", 0.5)),  # in any order
+        case("answer text", ("text", 0.9)),
+        case("answer"),
+    ]
+    (found,) = accuracy(cases)
+    assert (found.faulty_runs, found.clean_runs) == (5, 0)
+    assert found.named.share == 0.4
+    assert isnan(found.false_blame.share)
+
+
+def test_any_name_on_a_clean_run_is_false_blame() -> None:
+    (found,) = accuracy([case("", ("answer", 0.3)), case(""), case(""), case("")])
+    assert found.false_blame.share == 0.25
+    assert isnan(found.named.share)
+
+
+def test_calibration_sets_what_was_said_beside_how_often_it_was_right() -> None:
+    cases = [
+        case("a", ("a", 0.9)),
+        case("a", ("a", 0.9)),
+        case("a", ("b", 1.0)),
+        case("", ("b", 0.1)),
+        case("a"),  # says nothing, so it is not sure of anything
+    ]
+    (found,) = accuracy(cases, n_bins=2)
+    low, high = found.calibration
+    assert (low.runs, low.said, low.right) == (1, 0.1, 0.0)
+    assert (high.runs, high.said, high.right) == (3, pytest.approx(2.8 / 3), pytest.approx(2 / 3))
+    assert found.brier == pytest.approx((0.01 + 0.01 + 1.0 + 0.01) / 4)
+
+
+def test_methods_are_kept_apart() -> None:
+    found = accuracy([case("a", ("a", 1.0)), case("a", ("b", 1.0), method="heatmap")])
+    assert [(a.method, a.named.share) for a in found] == [("replay", 1.0), ("heatmap", 0.0)]
+
+
+def test_blame_names_layers_whose_bypass_clearly_gives_back_a_part() -> None:
+    blames = [
+        Blame("answer", 0.3, 0.1, 0.5),
+        Blame("index", 1.02, 0.9, 1.1),
+        Blame("text", 0.4, -0.1, 0.9),
+        Blame("embedding", 0.02, 0.01, 0.03),
+        Blame("retrieval", None),
+    ]
+    assert suspects_of_blame(blames) == (Suspect("index", 0.9), Suspect("answer", 0.1))
+
+
+def test_shares_are_named_by_their_part_of_the_whole() -> None:
+    found = suspects_of_shares([("a", 0.1), ("b", 0.3), ("c", 0.0)])
+    assert found == (Suspect("b", pytest.approx(0.75)), Suspect("a", 0.25))
+    assert suspects_of_shares([("a", -0.1), ("b", 0.1)]) == ()
+
+
+def test_the_published_method_is_read_by_its_most_confident_match_of_each_layer() -> None:
+    matches = [Match("L2", 47, 49, -0.02, 0.86), Match("L3", 83, 85, 0.01, 0.79), Match("L3", 90, 90, 0.0, 0.9)]
+    assert suspects_of_matches(matches) == (Suspect("L3", 0.9), Suspect("L2", 0.86))
+
+
+def test_an_interval_is_honest_for_all_and_none() -> None:
+    # Wilson's interval for 10 of 10 begins at 10 / (10 + 1.96^2).
+    assert wilson(10, 10) == (1.0, pytest.approx(0.7225, abs=1e-4), pytest.approx(1.0))
+    assert wilson(0, 10) == (0.0, pytest.approx(0.0), pytest.approx(0.2775, abs=1e-4))
+    assert isnan(wilson(0, 0).low)
