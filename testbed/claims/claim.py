@@ -52,8 +52,8 @@ class Limit(NamedTuple):
 class Findings:
     """What came out: the ruling, why in one or two sentences with figures, and the evidence.
 
-    ``tables`` by name; ``plot`` is an SVG, "" for none; ``timings`` are wall-clock figures of this machine, kept apart
-    as they are the only thing that differs between two runs.
+    ``tables`` by name; ``plot`` is an SVG, "" for none. ``timings`` are wall-clock figures of this machine and
+    ``timing_note`` what they say, kept apart as they are the only thing that differs between two runs.
     """
 
     ruling: Ruling
@@ -64,6 +64,7 @@ class Findings:
     limits: tuple[Limit, ...] = ()
     plot: str = ""
     timings: Mapping[str, float] = field(default_factory=dict)
+    timing_note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

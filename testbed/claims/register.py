@@ -78,7 +78,8 @@ def measured(claim: Claim, tier: Tier) -> Findings:
 
 def line(result: Result) -> str:
     claim, findings = result
-    return f"{claim.id:<4} {findings.ruling:<20} {claim.title}: {findings.why}"
+    note = f" [{findings.timing_note}]" if findings.timing_note else ""
+    return f"{claim.id:<4} {findings.ruling:<20} {claim.title}: {findings.why}{note}"
 
 
 def write(result: Result, tier: Tier, out: Path) -> None:
@@ -95,7 +96,7 @@ def write(result: Result, tier: Tier, out: Path) -> None:
         "intervals": findings.intervals,
         "limits": findings.limits,
         "tables": findings.tables,
-        "timings": findings.timings,
+        "timings": {**findings.timings, "note": findings.timing_note},
     }
     text = json.dumps(plain(data), indent=1, ensure_ascii=False, allow_nan=False)
     (out / f"{claim.id}.json").write_text(text + "\n", encoding="utf-8")

@@ -31,6 +31,7 @@ class Revision(NamedTuple):
 
     ``drift`` is ``value`` when the document's own statement changed, else the kind of semantic drift: ``unit``,
     ``currency``, ``enum``, ``composite``, ``policy-date``, ``definition`` (the record that refers to it is unchanged).
+    ``removed`` takes the document away.
     """
 
     doc: Doc

@@ -99,12 +99,13 @@ def _with_facts(
     topics: Mapping[str, str], subjects: Mapping[str, str], relevant: Mapping[str, Mapping[str, int]], facts: _Facts,
 ) -> FactCorpus:  # fmt: skip
     about = (str(folder / LEDGER), rows.read_json(folder / LEDGER))
+    name = rows.name(about, "name")
     records = {q: next(iter(grades)) for q, grades in relevant.items()}
     for query_id, record in sorted(records.items()):
         if "entity" not in facts.get((record, docs[record].version), {}):
             raise InvalidInput(f"{folder / QRELS}: query {query_id!r} is answered by {record!r}, which states no fact")
     return fact_corpus(
-        rows.name(about, "name"), docs.values(), revisions, queries, facts=facts, records=records, topics=topics,
+        name, docs.values(), revisions, queries, facts=facts, records=records, topics=topics,
         subjects=subjects, glossary=rows.mapping(about, "glossary"), canaries=rows.mapping(about, "canaries"),
         lexicon=rows.mapping(about, "lexicon"),
     )  # fmt: skip

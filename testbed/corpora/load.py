@@ -89,9 +89,7 @@ def _reader(folder: Path) -> Callable[[Path, str], Corpus]:
         if "version" in fields:
             return read_versions
         raise InvalidInput(f"{folder / 'documents.jsonl'}:1: expected a field 'tenant' or 'version'")
-    raise InvalidInput(
-        f"{folder} holds neither corpus.jsonl (BEIR or flat form) nor documents.jsonl (tenants, versions)"
-    )
+    raise InvalidInput(f"{folder} holds neither corpus.jsonl (BEIR, flat) nor documents.jsonl (tenants, versions)")
 
 
 def _fields(path: Path) -> set[str]:

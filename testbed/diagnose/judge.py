@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isnan, nan
 from typing import Any
 
@@ -23,8 +23,9 @@ from testbed.invariants.isolation import NoCrossTenant
 from testbed.invariants.lineage import Lineage
 from testbed.invariants.losses import DictWithLosses
 from testbed.metrics import scores as scoring
-from testbed.metrics.faithfulness import ClaimReader, Quadrants
-from testbed.metrics.scores import AskScore
+from testbed.metrics.faithfulness import FAITHFUL, TRUE, ClaimReader, Quadrants
+from testbed.metrics.grounding import ANSWER_CONTAINMENT
+from testbed.metrics.scores import RANKING, AskScore
 from testbed.metrics.serving import LayerServing, Serving, serve
 
 INVARIANTS = (NoCrossTenant(), DictWithLosses(), Freshness(), Lineage())
@@ -166,9 +167,11 @@ def judge_run(
     """Put the arms of a run beside one another.
 
     ``layers`` are those that an arm ``faulty-without:<layer>`` bypasses, outermost first. An arm that is missing did
-    not run. ``seed`` draws the resamples behind the intervals.
+    not run. ``seed`` draws the resamples behind the intervals. Where the data cannot score the expected metric, the
+    judgement is about its stand-in (``metric_on``), and says so by its ``metric``.
     """
     clean, faulty = arms.get("clean"), arms.get("faulty")
+    expect = replace(expect, metric=metric_on(expect.metric, clean or faulty))
     means = {name: arm.means.get(expect.metric, nan) for name, arm in arms.items()}
     verdicts = {name: arm.holds() for name, arm in arms.items()}
     violated, witness = _witness(faulty, expect)
@@ -190,6 +193,13 @@ def judge_run(
         witness=witness,
         violated=violated,
     )
+
+
+def metric_on(metric: str, arm: ArmJudgement | None) -> str:
+    """The metric itself, or what comes nearest on data without a ledger: containment for truth, else the ranking."""
+    if arm is None or not isnan(arm.means.get(metric, nan)) or metric not in (TRUE, FAITHFUL):
+        return metric
+    return next((m for m in (ANSWER_CONTAINMENT, RANKING[0].name) if not isnan(arm.means.get(m, nan))), metric)
 
 
 def _heat(clean: ArmJudgement, faulty: ArmJudgement, metric: str, layers: Sequence[str], n_windows: int) -> Heatmap:

@@ -40,14 +40,13 @@ class TenantInText:
             head, colon, tail = text.partition(": ")
             return tail if colon and " " not in head else text
 
-        semantic = stack.semantic
-        gate = semantic.gate
-        with wrapping.cache(stack, "answer", lambda inner: Rekeyed(inner, rekey)):
-            semantic.gate = lambda a, b: gate(bare(a), bare(b))
-            try:
-                yield
-            finally:
-                semantic.gate = gate
+        with (
+            wrapping.cache(stack, "answer", lambda inner: Rekeyed(inner, rekey)),
+            wrapping.attribute(
+                wrapping.part(stack, "semantic"), "gate", lambda gate: lambda a, b: gate(bare(a), bare(b))
+            ),
+        ):
+            yield
 
 
 @dataclass(frozen=True, slots=True)

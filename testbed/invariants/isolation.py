@@ -43,9 +43,6 @@ def _witness(history: History, ask: Ask) -> Witness:
             continue
         if history.asker(write) not in ("", ask.op.tenant):
             story = words.served_from(history, lookup, write)
-            if "tenant" not in lookup.differs and "tenant" in lookup.event.key:
-                believed = lookup.event.key["tenant"]
-                story = story.removesuffix(")") + f", both under the key of tenant {believed})"
             return Witness((write.op, ask.op.index), lookup.event.layer, story)
     for search in ask.searches:
         for doc_id, row in search.rows:

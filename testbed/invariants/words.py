@@ -20,7 +20,7 @@ def quote(text: str, limit: int = 90) -> str:
     """A text on one line between quotes, cut when long; control characters are shown, not sent to the terminal."""
     line = " ".join(text.split())
     line = line if len(line) <= limit else line[: limit - 1] + "…"
-    return '"' + "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line) + '"'
+    return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in line) + '"'
 
 
 def asked(history: History, op: int) -> str:
@@ -63,7 +63,9 @@ def served_from(history: History, lookup: Lookup, write: Event) -> str:
     story = f"{asked(history, read.op)} and {verb} {entry(history, write, history.asker(read))}"
     if "text" in lookup.differs and write.key.get("text") is not None:
         story += f" for {quote(history.evidence.texts.get(write.key['text'], write.key['text']))}"
-    return f"{story} {where(lookup)}"
+    mistaken = "tenant" in read.key and "tenant" not in lookup.differs and history.asker(read) != history.asker(write)
+    under = f", both under the key of tenant {read.key['tenant']})" if mistaken else ")"
+    return f"{story} {where(lookup).removesuffix(')')}{under}"
 
 
 def pair(found: Iterable[Witness]) -> Witness | None:

@@ -183,7 +183,7 @@ class MemoEncoder:
         out = np.empty((len(texts), self.dim), dtype=np.float32)
         for row, text in enumerate(texts):
             vector = out[row] = self._held[role, text]
-            # At every hand-out, not once: where two encoders agree to the bit, a vector is of the one that gave it last.
+            # At every hand-out, not once: where two encoders agree to the bit, the one that gave it last counts.
             self._names.learn(vector, self.fingerprint, digest.of_text(text))
         return out
 

@@ -47,8 +47,17 @@ def make(settings: Settings, layers: tuple[str, ...]) -> Plan:
         corpus=corpus,
         ops=ops,
         gold=truth(corpus, ops),
-        arms=arms_of(variant, layers),
+        arms=chosen(arms_of(variant, layers), settings.arms),
     )
+
+
+def chosen(arms: tuple[Arm, ...], names: tuple[str, ...]) -> tuple[Arm, ...]:
+    """The arms of these names, in their order; all when none is named."""
+    known = [arm.name for arm in arms]
+    for name in names:
+        if name not in known:
+            raise unknown("arm", name, known)
+    return tuple(arm for arm in arms if not names or arm.name in names)
 
 
 def truth(corpus: Corpus, ops: tuple[Op, ...]) -> dict[int, Gold]:

@@ -28,6 +28,7 @@ class Settings:
     store : ``faiss`` (exact), ``chroma``, ``exact`` (numpy)
     dataset : "" is the scenario's own; else a name or a folder
     queries : asks in the stream
+    arms : names of the only arms to run; () is all of them
     redis_url : a server to use instead of a private one
     chroma_url : a Chroma server to use instead of an in-process one
     """
@@ -40,6 +41,7 @@ class Settings:
     store: str = "faiss"
     dataset: str = ""
     queries: int = 400
+    arms: tuple[str, ...] = ()
     backend: str = "embedded"
     redis_url: str = ""
     chroma_url: str = ""

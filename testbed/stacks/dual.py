@@ -100,7 +100,7 @@ class DualStores:
         self._store.clear()
         self._store.close()
 
-    # -- what the pipeline does -----------------------------------------------------------------------------------------
+    # -- what the pipeline does ---------------------------------------------------------------------------------------
 
     def hold_rows(self, rows: Sequence[Row]) -> None:
         self._rows.update((r.doc_id, r) for r in rows)

@@ -23,12 +23,17 @@ def cache(stack: Any, layer: str, wrap: Callable[[Cache], Cache]) -> Iterator[No
         stack.layers[layer] = inner
 
 
+def part(stack: Any, name: str) -> Any:
+    """An attribute of the stack; Unsupported when it has none of that name."""
+    if not hasattr(stack, name):
+        raise Unsupported(f"the stack has no {name!r}")
+    return getattr(stack, name)
+
+
 @contextmanager
 def attribute(stack: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
     """Replace an attribute by a wrapper around it."""
-    if not hasattr(stack, name):
-        raise Unsupported(f"the stack has no {name!r}")
-    inner = getattr(stack, name)
+    inner = part(stack, name)
     setattr(stack, name, wrap(inner))
     try:
         yield

@@ -2,8 +2,8 @@
 
     REDIS_URL=... python -m testbed.stores.dual_worker --design naive --folder DIR --namespace NS: --batches FILE
 
-recovers and then writes the batches of FILE. It prints one JSON line per event: ``recovered`` (with what was wrong before
-any traffic), ``written`` for each acknowledged batch, ``at`` when it stands still at a step.
+recovers and then writes the batches of FILE. It prints one JSON line per event: ``recovered`` (with what was wrong
+before any traffic), ``written`` for each acknowledged batch, ``at`` when it stands still at a step.
 
 ``--die-at STEP`` sends itself SIGKILL there: nothing is flushed, closed or caught, as when somebody else sends it.
 ``--hold-at STEP`` stands still there until its input closes, so that somebody else can kill, pause or cut it off.

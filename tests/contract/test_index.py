@@ -79,9 +79,7 @@ def played(index: Index, sequence: list[Edit]) -> Index:
 @pytest.mark.faiss
 @settings(max_examples=150, deadline=None)
 @given(sequence=edits(), query=unit(), k=st.integers(1, 15), tenant=st.sampled_from(["a", "b", "", "nobody", None]))
-def test_faiss_gives_what_the_reference_gives(
-    sequence: list[Edit], query: Vectors, k: int, tenant: str | None
-) -> None:
+def test_faiss_gives_what_the_reference_gives(sequence: list[Edit], query: Vectors, k: int, tenant: str | None) -> None:
     compare(faiss(), sequence, query, k, tenant)
 
 

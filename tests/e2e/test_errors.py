@@ -76,9 +76,7 @@ def test_an_unreachable_server_is_named(home: Path) -> None:
 
 def test_a_results_folder_below_a_file_is_refused(home: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
-    fails(
-        call(home, "run", "tenant-leak", RESULTS_DIR=str(tmp_path / "file" / "x")), 3, "cannot write", "RESULTS_DIR"
-    )
+    fails(call(home, "run", "tenant-leak", RESULTS_DIR=str(tmp_path / "file" / "x")), 3, "cannot write", "RESULTS_DIR")
     assert (tmp_path / "file").read_text() == "precious"
 
 

@@ -9,7 +9,7 @@ from testbed.stores.exact import ExactIndex
 from tests.integration.test_faiss import rows
 
 pytest.importorskip("chromadb")
-from testbed.stores.chroma import ChromaIndex  # noqa: E402  (needs chromadb)
+from testbed.stores.chroma import ChromaIndex
 
 pytestmark = pytest.mark.chroma
 

@@ -48,7 +48,9 @@ def test_every_encoder_has_the_same_name_and_size_and_its_own_fingerprint(folder
 
 def test_a_question_is_nearer_to_its_answer_than_to_anything_else(folder: Path) -> None:
     encoder = encoders.build("minilm", CORPUS, folder, ValueNames())
-    documents = encoder.encode(["Logs are deleted after nine days.", "The canteen serves soup.", "Oslo is cold."], "document")
+    documents = encoder.encode(
+        ["Logs are deleted after nine days.", "The canteen serves soup.", "Oslo is cold."], "document"
+    )
     assert (documents @ encoder.encode(["How long do you keep logs?"], "query")[0]).argmax() == 0
 
 
@@ -95,7 +97,8 @@ from pathlib import Path
 from testbed.core.names import ValueNames
 from testbed.models import encoders
 for name in ("minilm", "lsa-384"):
-    print(encoders.build(name, ["a b", "b c"], Path(sys.argv[1]), ValueNames()).encode(["a b"], "query").tobytes().hex())
+    encoder = encoders.build(name, ["a b", "b c"], Path(sys.argv[1]), ValueNames())
+    print(encoder.encode(["a b"], "query").tobytes().hex())
 print([m for m in ("torch", "transformers", "tokenizers", "sklearn", "scipy") if m in sys.modules])
 """
 

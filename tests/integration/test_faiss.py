@@ -7,7 +7,7 @@ from testbed.core.ports import Row
 from testbed.stores.exact import ExactIndex
 
 pytest.importorskip("faiss")
-from testbed.stores.faiss import FaissIndex  # noqa: E402  (needs faiss)
+from testbed.stores.faiss import FaissIndex
 
 pytestmark = pytest.mark.faiss
 DIM = 384
@@ -39,7 +39,7 @@ def test_many_replacements_and_deletions_leave_only_what_is_in_force() -> None:
     index, reference = FaissIndex(), ExactIndex()
     for round_ in range(6):
         some = rows(300, seed=round_, version=round_)
-        gone = [r.doc_id for r in some[round_ :: 6]]
+        gone = [r.doc_id for r in some[round_::6]]
         for held in (index, reference):
             held.upsert(some)
             held.delete(gone)

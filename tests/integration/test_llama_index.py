@@ -28,7 +28,7 @@ from testbed.invariants.isolation import NoCrossTenant
 from testbed.invariants.lineage import Lineage
 from testbed.invariants.losses import DictWithLosses
 from testbed.probes.trace import Recorder, TracedCache, TracedWrites
-from testbed.run import execute, plan, scenarios, services
+from testbed.run import arms, plan, scenarios, services
 from testbed.run.context import RunContext
 from testbed.stacks.parts import Parts
 from testbed.stores import catalogue
@@ -108,7 +108,7 @@ class Bench:
         def new_index() -> Index:
             return TracedWrites(catalogue.build(store, f"arm{self._n_arms}"), recorder)
 
-        stack: Any = execute.builder(stack_name)(
+        stack: Any = arms.builder(stack_name)(
             Parts(
                 redis=self._service.client,
                 namespace=f"{self._service.namespace}{self._n_arms}:",
@@ -120,11 +120,11 @@ class Bench:
                 traced=lambda layer, cache: TracedCache(cache, layer, recorder),
             )
         )
-        with execute.changed(stack, arm, ctx), execute.probed(stack, recorder):
+        with arms.changed(stack, arm, ctx), arms.probed(stack, recorder):
             for op in ops:
                 clock.move_to(op.at_s)
                 recorder.op = op.index
-                execute.perform(op, stack, ctx, recorder)
+                arms.perform(op, stack, ctx, recorder)
         stack.close()
         return sink
 

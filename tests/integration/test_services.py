@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from testbed.core.errors import InvalidInput, Unavailable
 from testbed.run import services
@@ -138,7 +140,7 @@ def test_a_temporary_folder_with_a_long_path_gives_a_loopback_server_with_a_pass
         host, _, port = service.where.partition(":")
         assert host == "127.0.0.1"
         assert service.client.ping()
-        stranger = redis.Redis(host=host, port=int(port), protocol=2)
+        stranger = redis.Redis(host=host, port=int(port), protocol=2, retry=Retry(NoBackoff(), 0))
         with pytest.raises(redis.AuthenticationError):
             stranger.ping()
         stranger.close()
@@ -211,21 +213,20 @@ def test_a_server_that_is_not_there_is_one_clear_line(address: str) -> None:
 
 
 def test_something_that_speaks_no_redis_is_not_reachable() -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        port = listener.getsockname()[1]
-        answer = subprocess.Popen(
-            [sys.executable, "-c", "import socket,sys;s=socket.create_server(('127.0.0.1',0));"
-             "print(s.getsockname()[1],flush=True);c,_=s.accept();c.recv(99);c.sendall(b'HTTP/1.1 400\\r\\n\\r\\n')"],
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert answer.stdout is not None
-        port = int(answer.stdout.readline())
-        with pytest.raises(Unavailable, match="expected a PONG"), services.connect(f"redis://127.0.0.1:{port}"):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(99)
+                peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        web = threading.Thread(target=answer)
+        web.start()
+        url = f"redis://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(Unavailable, match="expected a PONG"), services.connect(url):
             pass
-        answer.kill()
-        answer.communicate()
+        web.join()
 
 
 @pytest.mark.parametrize("address", ["localhost:6379", "http://:secret@host", "redis://host:port"])
@@ -245,4 +246,3 @@ def test_a_program_with_its_own_sigterm_handler_keeps_it(tmp: Path) -> None:
             assert signal.getsignal(signal.SIGTERM) is mine
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert os.getpid()

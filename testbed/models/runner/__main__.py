@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from testbed.core.errors import HarnessError, InvalidInput, Unavailable
+from testbed.models.runner.policy import THRESHOLD_VARIABLE, Policy, threshold_from_environment
 from testbed.models.runner.strategies import STRATEGIES
 
 
@@ -37,6 +38,19 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     p.add_argument("--threads", type=int, default=0, help="CPU threads of the model; 0 leaves torch's choice")
     p.add_argument("--kv-cache-strategy", default="full", choices=STRATEGIES)
+    p.add_argument("--kv-threshold", type=float, default=None, help=f"share of the best block (${THRESHOLD_VARIABLE})")
+    p.add_argument("--kv-window", type=int, default=1024, help="last tokens, never dropped")
+    p.add_argument("--kv-sink", type=int, default=64, help="first tokens, never dropped")
+    p.add_argument("--kv-block", type=int, default=64, help="tokens per block")
+    p.add_argument(
+        "--kv-max-blocks", type=int, default=128, help="blocks kept between sinks and window: the memory bound"
+    )
+    p.add_argument("--kv-host-blocks", type=int, default=4096, help="blocks kept in host memory; 0 drops them for good")
+    p.add_argument("--kv-recall", type=int, default=4, help="blocks that one chunk may bring back")
+    p.add_argument("--prefix-cache-mib", type=int, default=0, help="memory for KV blocks shared by requests; 0 is off")
+    p.add_argument(
+        "--adapter", action="append", default=[], metavar="NAME=FOLDER", help="a LoRA folder, served as NAME"
+    )
     p.add_argument("--max-queue", type=int, default=64, help="requests that may wait; one more is answered 429")
     p.add_argument("--prefill-chunk", type=int, default=1024, help="prompt tokens per forward pass")
     return p
@@ -46,8 +60,9 @@ def _serve(args: argparse.Namespace) -> int:
     try:
         import torch
 
-        from testbed.models.runner import serving, weights
+        from testbed.models.runner import adapters, serving, weights
         from testbed.models.runner.engine import Engine
+        from testbed.models.runner.prefix import PrefixCache
     except ImportError as e:
         raise Unavailable(f"package {e.name!r} is missing; run: pip install 'rag-testbed[runner]'") from e
 
@@ -55,17 +70,43 @@ def _serve(args: argparse.Namespace) -> int:
         raise InvalidInput("--max-queue and --prefill-chunk must be at least 1")
     if args.threads:
         torch.set_num_threads(args.threads)
+    policy = _policy(args)
+    folders = [_name_and_folder(text) for text in args.adapter]
     listener = serving.listen(args.host, args.port)  # before the model: a taken port should not cost a load
     if args.model == weights.GEMMA:
         print(weights.GEMMA_NOTICE, file=sys.stderr)
     loaded = weights.load(args.model, device=args.device, dtype=args.dtype, revision=args.revision)
-    engine = Engine(loaded, strategy=args.kv_cache_strategy, max_queue=args.max_queue, chunk=args.prefill_chunk)
+    prefix = PrefixCache(args.prefix_cache_mib * 2**20) if args.prefix_cache_mib else None
+    settings = {"strategy": args.kv_cache_strategy, "policy": policy, "prefix_cache": prefix}
+    engine = Engine(loaded, max_queue=args.max_queue, chunk=args.prefill_chunk, **settings)
+    for name, folder in folders:
+        engine.add_adapter(adapters.load(name, folder, loaded.model))
     running = serving.Running(engine, listener, max_connections=4 * args.max_queue)
     # uvicorn raises the signal again when it has shut down; this handler makes a clean stop end with status 0
     signal.signal(signal.SIGTERM, lambda *_: None)
     print(f"listening on {running.url} model={loaded.name} kv={args.kv_cache_strategy}", flush=True)
     running.run()
     return 0
+
+
+def _policy(args: argparse.Namespace) -> Policy:
+    threshold = threshold_from_environment() if args.kv_threshold is None else args.kv_threshold
+    return Policy(
+        window=args.kv_window,
+        threshold=threshold,
+        block=args.kv_block,
+        sink=args.kv_sink,
+        max_blocks=args.kv_max_blocks,
+        host_blocks=args.kv_host_blocks,
+        recall=args.kv_recall,
+    )
+
+
+def _name_and_folder(text: str) -> tuple[str, str]:
+    name, equals, folder = text.partition("=")
+    if not (name and equals and folder):
+        raise InvalidInput(f"--adapter {text!r} must be NAME=FOLDER")
+    return name, folder
 
 
 if __name__ == "__main__":

@@ -10,15 +10,19 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 
-from testbed.core.errors import HarnessError
-from testbed.models.runner import generate, strategies
+from testbed.core.errors import HarnessError, InvalidInput
+from testbed.models.runner import generate, prefix, strategies
+from testbed.models.runner.adapters import Adapter
+from testbed.models.runner.chain import Identity
 from testbed.models.runner.generate import Finish, Sampling
 from testbed.models.runner.metrics import Metrics
+from testbed.models.runner.policy import Policy
 from testbed.models.runner.weights import Loaded
 
 
@@ -28,6 +32,10 @@ class Busy(HarnessError):
 
 class Stopping(HarnessError):
     """The server is going down; the request was not finished."""
+
+
+class _Gone(Exception):
+    """The client of the running job is no longer there."""
 
 
 class Result(NamedTuple):
@@ -43,12 +51,16 @@ class Result(NamedTuple):
 
 @dataclass(slots=True)
 class Job:
-    """One sequence to generate, or (``sampling`` None) to embed. ``sink`` is called on the worker's thread."""
+    """One sequence to generate, or (``sampling`` None) to embed. ``sink`` is called on the worker's thread.
+
+    ``salt`` keeps the prefix cache of one tenant apart from others'; ``adapter`` is the name of a loaded one, or "".
+    """
 
     prompt: tuple[int, ...]
     sampling: Sampling | None
     sink: Callable[[Result | HarnessError], None]
     salt: str = ""
+    adapter: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -60,18 +72,37 @@ class Engine:
         loaded: Loaded,
         *,
         strategy: str = "full",
+        policy: Policy | None = None,
         max_queue: int = 64,
         chunk: int = 1024,
+        prefix_cache: prefix.PrefixCache | None = None,
         metrics: Metrics | None = None,
     ) -> None:
+        if prefix_cache is not None and strategy != "full":
+            raise InvalidInput(f"a prefix cache needs the strategy full, not {strategy!r}: a pruned block is no prefix")
         self.loaded = loaded
         self.metrics = metrics or Metrics()
-        self._strategy = strategy
+        self.prefix = prefix_cache
+        self.adapters: dict[str, Adapter] = {}
+        self._caches = strategies.Caches(loaded.model, strategy, policy or Policy())
         self._chunk = chunk
         self._jobs: queue.Queue[Job | None] = queue.Queue(maxsize=max_queue)
         self._stopping = threading.Event()
+        self._model = ExitStack()
+        self._model.enter_context(self._caches.ready())
         self._worker = threading.Thread(target=self._work, name="model", daemon=True)
         self._worker.start()
+
+    @property
+    def names(self) -> list[str]:
+        """What a request may ask for: the model, then its adapters."""
+        return [self.loaded.name, *sorted(self.adapters)]
+
+    def add_adapter(self, adapter: Adapter) -> None:
+        """Serve an adapter under its name; one of that name that is already there is replaced."""
+        if adapter.name == self.loaded.name:
+            raise InvalidInput(f"adapter {adapter.name!r} has the name of the model")
+        self.adapters = {**self.adapters, adapter.name: adapter}
 
     def submit(self, job: Job) -> None:
         if self._stopping.is_set():
@@ -103,32 +134,66 @@ class Engine:
             try:
                 with torch.inference_mode():
                     self._serve(job)
+            except _Gone:
+                continue
             except HarnessError as e:
                 job.sink(e)
             except Exception as e:  # one bad request must not end the server: its client is told, the next is served
                 job.sink(HarnessError(f"the model failed on this request: {type(e).__name__}: {e}"))
+        self._model.close()
 
     def _serve(self, job: Job) -> None:
-        if job.sampling is None:
-            job.sink(Result("", "stop", len(job.prompt), vector=self._embed(job.prompt)))
-            return
-        start = time.perf_counter()
-        cache = strategies.build(self._strategy, self.loaded.model)
-        ids = torch.tensor([job.prompt], device=self.loaded.model.device)
-        logits = generate.prefill(self.loaded.model, ids, cache, self._chunk)
-        first = time.perf_counter()
-        self.metrics.observe("first_token_seconds", first - start)
-        n_cached = 0
-        for piece in generate.stream(logits, self._step(cache), self.loaded.tokenizer, job.prompt, job.sampling):
+        adapter = self.adapters.get(job.adapter)
+        if job.adapter and adapter is None:
+            raise InvalidInput(f"adapter {job.adapter!r} is not loaded")
+        with adapter.applied(self.loaded.model) if adapter else nullcontext():
+            if job.sampling is None:
+                job.sink(Result("", "stop", len(job.prompt), vector=self._embed(job.prompt)))
+            else:
+                self._generate(job, job.sampling, adapter)
+
+    def _generate(self, job: Job, sampling: Sampling, adapter: Adapter | None) -> None:
+        def went_on() -> None:
             if self._stopping.is_set():
                 raise Stopping("the server is stopping")
             if job.cancelled.is_set():
-                return
+                raise _Gone
+
+        start = time.perf_counter()
+        logits, cache, n_cached = self._read(job, adapter, went_on)
+        first = time.perf_counter()
+        self.metrics.observe("first_token_seconds", first - start)
+        for piece in generate.stream(logits, self._step(cache), self.loaded.tokenizer, job.prompt, sampling):
+            went_on()
+            if piece.finish:  # counted before the client hears of it
+                self._count(len(job.prompt), piece.n_tokens, n_cached, time.perf_counter() - first, cache)
             job.sink(Result(piece.text, piece.finish, len(job.prompt), piece.n_tokens, n_cached))
-            if piece.finish:
-                self.metrics.add("prompt_tokens_total", len(job.prompt))
-                self.metrics.add("completion_tokens_total", piece.n_tokens)
-        self.metrics.add("decode_seconds_total", time.perf_counter() - first)
+
+    def _read(self, job: Job, adapter: Adapter | None, went_on: Callable[[], None]) -> tuple[torch.Tensor, Any, int]:
+        """Last logits of the prompt, the cache that holds it, and how many tokens were found in the prefix cache."""
+        model = self.loaded.model
+        if self.prefix is not None:
+            layout = f"{model.dtype}:{self.prefix.block}"
+            fingerprint, name = (adapter.fingerprint, adapter.name) if adapter else ("", "")
+            identity = Identity(self.loaded.fingerprint, fingerprint, job.salt, layout, name)
+            return prefix.prefill(model, job.prompt, self.prefix, identity, went_on)
+        cache = self._caches.new()
+        ids = torch.tensor([job.prompt], device=model.device)
+        return generate.prefill(model, ids, cache, self._chunk, went_on), cache, 0
+
+    def _count(self, n_prompt: int, n_new: int, n_cached: int, decode_s: float, cache: Any) -> None:
+        m, used = self.metrics, strategies.usage(cache)
+        m.add("prompt_tokens_total", n_prompt)
+        m.add("completion_tokens_total", n_new)
+        m.add("decode_seconds_total", decode_s)
+        m.set("kv_live_bytes", used.live_bytes)
+        m.set("kv_peak_bytes", used.peak_bytes)
+        m.set("kv_host_bytes", used.host_bytes)
+        m.set("kv_keep_ratio", used.keep_ratio)
+        if self.prefix is not None:
+            m.add("prefix_cached_tokens_total", n_cached)
+            m.add("prefix_cache_requests_total", result="hit" if n_cached else "miss")
+            m.set("prefix_cache_bytes", self.prefix.held_bytes)
 
     def _step(self, cache: Any) -> Callable[[int], torch.Tensor]:
         model = self.loaded.model

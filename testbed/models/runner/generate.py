@@ -68,13 +68,17 @@ def stream(
     yield Piece("", "length", 0)
 
 
-def prefill(model: Any, ids: torch.Tensor, cache: Any, chunk: int) -> torch.Tensor:
+def prefill(
+    model: Any, ids: torch.Tensor, cache: Any, chunk: int, went_on: Callable[[], None] = lambda: None
+) -> torch.Tensor:
     """Run the prompt (1, n) through the model in chunks of at most ``chunk`` tokens; the last logits (vocabulary,).
 
     Chunks are of equal length up to one token: a remainder of a single token would be handled as a decoded one.
+    ``went_on`` is called between chunks; what it raises ends the work.
     """
     logits = torch.empty(0)
     for part in even_chunks(ids, chunk):
+        went_on()
         logits = model(part, cache=cache, use_cache=True, logits_to_keep=1).logits[0, -1]
     return logits.float()
 

@@ -43,11 +43,11 @@ class Call:
     """One request's jobs on the engine, and their results as they come."""
 
     def __init__(
-        self, engine: Engine, prompts: Sequence[tuple[int, ...]], sampling: Sampling | None, salt: str
+        self, engine: Engine, prompts: Sequence[tuple[int, ...]], sampling: Sampling | None, salt: str, adapter: str
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._results: asyncio.Queue[tuple[int, Result | HarnessError]] = asyncio.Queue()
-        self.jobs = [Job(p, sampling, self._sink(i), salt) for i, p in enumerate(prompts)]
+        self.jobs = [Job(p, sampling, self._sink(i), salt, adapter) for i, p in enumerate(prompts)]
         try:
             for job in self.jobs:
                 engine.submit(job)
@@ -118,28 +118,28 @@ def _add_state(api: FastAPI, engine: Engine) -> None:
 
     @api.get("/v1/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [_model_card(engine)]}
+        return {"object": "list", "data": [_model_card(engine, name) for name in engine.names]}
 
     @api.get("/v1/models/{name:path}")
     async def model(name: str) -> dict[str, Any]:
-        if name != engine.loaded.name:
+        if name not in engine.names:
             raise _unknown_model(name, engine)
-        return _model_card(engine)
+        return _model_card(engine, name)
 
 
-def _model_card(engine: Engine) -> dict[str, Any]:
+def _model_card(engine: Engine, name: str) -> dict[str, Any]:
     return {
-        "id": engine.loaded.name,
+        "id": name,
         "object": "model",
         "created": 0,
         "owned_by": "rag-testbed",
         "max_model_len": engine.loaded.max_tokens,
-        "fingerprint": engine.loaded.fingerprint,
+        "fingerprint": engine.adapters[name].fingerprint if name in engine.adapters else engine.loaded.fingerprint,
     }
 
 
 def _unknown_model(name: str, engine: Engine) -> Refused:
-    text = f"the model {name!r} is not served here; served: {engine.loaded.name!r}"
+    text = f"the model {name!r} is not served here; served: {', '.join(engine.names)}"
     return Refused(404, text, code="model_not_found", param="model")
 
 
@@ -199,7 +199,7 @@ class _Routes:
     async def embeddings(self, body: wire.EmbeddingRequest, request: Request) -> Response:
         self._check_model(body.model)
         prompts = self._prompts(wire.inputs(body.input), 0, "input")
-        call = Call(self._engine, prompts, None, body.cache_salt)
+        call = Call(self._engine, prompts, None, body.cache_salt, self._adapter(body.model))
         found = await _whole(call, request)
         data = [
             {"object": "embedding", "index": i, "embedding": _encoded(found[i][-1].vector, body.encoding_format)}
@@ -207,13 +207,13 @@ class _Routes:
         ]
         n = sum(r[-1].n_prompt for r in found.values())
         usage = {"prompt_tokens": n, "total_tokens": n}
-        return JSONResponse({"object": "list", "data": data, "model": self._engine.loaded.name, "usage": usage})
+        return JSONResponse({"object": "list", "data": data, "model": body.model, "usage": usage})
 
     async def _generate(
         self, body: Any, request: Request, prompts: list[tuple[int, ...]], sampling: Sampling, shape: _Completion
     ) -> Response:
         self._check_model(body.model)
-        call = Call(self._engine, prompts, sampling, body.cache_salt)
+        call = Call(self._engine, prompts, sampling, body.cache_salt, self._adapter(body.model))
         if body.stream:
             events = _events(call, shape, body.wants_usage())
             return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
@@ -226,13 +226,16 @@ class _Routes:
         return {
             "id": f"{prefix}-{self._count:08d}",
             "created": 0,
-            "model": self._engine.loaded.name,
+            "model": body.model,
             "system_fingerprint": f"fp_{mark}",
         }
 
     def _check_model(self, name: str) -> None:
-        if name != self._engine.loaded.name:
+        if name not in self._engine.names:
             raise _unknown_model(name, self._engine)
+
+    def _adapter(self, name: str) -> str:
+        return "" if name == self._engine.loaded.name else name
 
     def _prompts(self, values: list[Any], max_new: int, param: str) -> list[tuple[int, ...]]:
         loaded = self._engine.loaded

@@ -2,18 +2,103 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, get_args
 
-from testbed.core.errors import unknown
+from testbed.core.errors import Unavailable, Unsupported, unknown
+from testbed.models.runner.policy import Policy
 
 Strategy = Literal["full", "sliding_sparse", "sliding", "offload", "quantized"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 
 
-def build(strategy: str, model: Any) -> Any:
-    """An empty cache for one sequence."""
-    from transformers import DynamicCache
+class Usage(NamedTuple):
+    """Bytes of a cache: rows in use, most at one time, in host memory; and rows kept over tokens seen."""
 
-    if strategy not in STRATEGIES:
-        raise unknown("kv cache strategy", strategy, STRATEGIES)
-    return DynamicCache(config=model.config)
+    live_bytes: int
+    peak_bytes: int
+    host_bytes: int
+    keep_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """Makes empty caches of one strategy for one model.
+
+    ``full`` keeps every row. ``sliding_sparse`` follows ``policy``; ``sliding`` keeps its sinks and window alone.
+    ``offload`` keeps every row in host memory and moves one layer at a time (needs a GPU). ``quantized`` keeps rows
+    of full-attention layers in 8-bit floating point, with one scale a layer, frozen by the first chunk.
+    """
+
+    model: Any
+    strategy: str = "full"
+    policy: Policy = field(default_factory=Policy)
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise unknown("kv cache strategy", self.strategy, STRATEGIES)
+        if self.strategy == "offload" and self.model.device.type != "cuda":
+            raise Unavailable(f"strategy offload needs a GPU; the model is on device={self.model.device.type}")
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """The model as this strategy needs it, inside the with-block."""
+        if self.strategy not in ("sliding_sparse", "sliding"):
+            yield
+            return
+        from testbed.models.runner.kv import attached
+
+        with attached(self.model):
+            yield
+
+    def new(self) -> Any:
+        """An empty cache for one sequence."""
+        from transformers import DynamicCache
+
+        if self.strategy == "quantized":
+            return _quantized(self.model)
+        if self.strategy in ("sliding_sparse", "sliding"):
+            from testbed.models.runner.kv import SlidingSparseCache
+
+            is_sparse = self.strategy == "sliding_sparse"
+            policy = self.policy if is_sparse else replace(self.policy, max_blocks=0, host_blocks=0)
+            return SlidingSparseCache(self.model, policy)
+        return DynamicCache(config=self.model.config, offloading=self.strategy == "offload")
+
+
+def usage(cache: Any) -> Usage:
+    """What a cache holds now. Peak is known for the sliding-sparse one; the others only grow."""
+    if hasattr(cache, "live_bytes"):
+        return Usage(cache.live_bytes, cache.peak_bytes, cache.host_bytes, cache.keep_ratio)
+    live = sum(_layer_bytes(layer) for layer in cache.layers)
+    on_host = any(layer.keys is not None and layer.keys.device.type == "cpu" for layer in cache.layers)
+    return Usage(live, live, live if cache.offloading and on_host else 0, 1.0)
+
+
+def _layer_bytes(layer: Any) -> int:
+    """Storage really held: a slice that keeps a larger buffer alive counts whole."""
+    tensors = [layer.keys, layer.values]
+    for name in ("_quantized_keys", "_quantized_values"):
+        tensors += list(getattr(layer, name, None) or ())
+    return sum(int(t.untyped_storage().nbytes()) for t in tensors if t is not None and hasattr(t, "untyped_storage"))
+
+
+def _quantized(model: Any) -> Any:
+    """8-bit floating point for full-attention layers; layers with a window of their own are small and stay as they are.
+
+    (transformers' own QuantizedCache takes models with full-attention layers only.)
+    """
+    from transformers.cache_utils import (
+        Cache,
+        DynamicSlidingWindowLayer,
+        Fp8QuantizedLayer,
+        get_layer_types_and_kwargs,
+    )
+
+    types, settings = get_layer_types_and_kwargs(model.config.get_text_config(decoder=True))
+    kinds = {"full_attention": Fp8QuantizedLayer, "sliding_attention": DynamicSlidingWindowLayer}
+    if set(types) - set(kinds):
+        raise Unsupported(f"a quantized cache needs full or sliding attention layers, not {sorted(set(types))}")
+    return Cache(layers=[kinds[t](**s) for t, s in zip(types, settings, strict=True)])

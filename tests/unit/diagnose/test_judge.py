@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from testbed.core.errors import BrokenContract
 from testbed.core.scenario import Expect
-from testbed.diagnose.judge import ArmJudgement, judge_arm, judge_run
+from testbed.diagnose.judge import ArmJudgement, judge_arm, judge_run, metric_on
 from tests.histories.trace import DictStack
 
 TENANT = frozenset({"tenant"})
@@ -88,6 +89,15 @@ def test_the_json_has_no_nan_and_counts_what_is_unscored() -> None:
 
 def test_the_same_evidence_is_judged_the_same() -> None:
     assert judge_run(run(), EXPECT, LAYERS, seed=7).to_json() == judge_run(run(), EXPECT, LAYERS, seed=7).to_json()
+
+
+def test_where_truth_cannot_be_scored_the_judgement_says_what_stands_in_for_it() -> None:
+    found = judge_run(run(), replace(EXPECT, metric="true"), LAYERS)
+    assert (found.metric, found.failures) == ("MRR@5", ())  # no accepted strings either
+    assert judge_run(run(), replace(EXPECT, metric="nDCG@5"), LAYERS).metric == "nDCG@5"
+    assert metric_on("true", None) == "true"
+    accepted = replace(arm("clean"), means={"MRR@5": 1.0, "answer-containment": 0.9})
+    assert metric_on("true", accepted) == "answer-containment"
 
 
 def test_arms_that_are_missing_are_said_not_guessed() -> None:

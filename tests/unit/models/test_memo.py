@@ -51,7 +51,11 @@ def test_a_text_is_encoded_once_in_a_process_and_never_by_the_next(memo: Memo) -
 
 def test_role_text_and_fingerprint_are_all_part_of_the_key(memo: Memo) -> None:
     MemoEncoder(Counting("a" * 64), memo, ValueNames()).encode(["one"], "query")
-    for fingerprint, text, role in (("b" * 64, "one", "query"), ("a" * 64, "one", "document"), ("a" * 64, "o", "query")):
+    for fingerprint, text, role in (
+        ("b" * 64, "one", "query"),
+        ("a" * 64, "one", "document"),
+        ("a" * 64, "o", "query"),
+    ):
         other = Counting(fingerprint)
         MemoEncoder(other, memo, ValueNames()).encode([text], role)  # type: ignore[arg-type]
         assert other.asked == [text]
@@ -134,9 +138,7 @@ def test_pages_damaged_in_the_middle_lose_entries_but_never_give_wrong_ones(tmp_
     damaged.close()
 
 
-def test_a_folder_that_cannot_be_made_costs_speed_not_the_run(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_folder_that_cannot_be_made_costs_speed_not_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("in the way")
     with caplog.at_level(logging.WARNING):
         encoder = MemoEncoder(Counting(), Memo(tmp_path / "file" / "cache"), ValueNames())

@@ -5,7 +5,9 @@ import pytest
 from testbed.core.ports import Passage
 from testbed.models.reader import ABSTENTION, ExtractiveReader
 
-TIMEOUT = Passage("timeout", 1, "Ask the desk first. The request timeout of Heron is 30. It was agreed in May.", ("units",))
+TIMEOUT = Passage(
+    "timeout", 1, "Ask the desk first. The request timeout of Heron is 30. It was agreed in May.", ("units",)
+)
 QUOTA = Passage("quota", 1, "Heron is old. The disk quota of Heron is 500 gigabytes.")
 UNITS = Passage("units", 1, "This page is short. Every request timeout is given in ms. Every fee is given in euros.")
 

@@ -1,0 +1,242 @@
+"""What torch.compile does while a block of code runs, seen from outside: no change to the model.
+
+    with CompileWatch() as watch:
+        model(x)
+    print(render(watch.report()))
+
+Built on ``torch.compiler.set_stance(force_backend=...)`` (public), which counts the calls of every compiled graph, and
+on ``torch._dynamo.utils.get_compilation_metrics()`` and ``counters``, which say what was compiled, why, for how long
+and what the disk caches did. The published option ``torch._dynamo.config.cache_hook`` does not exist: assigning it
+raises AttributeError.
+
+While watching, ``mode=`` and ``options=`` of a ``torch.compile`` call have no effect (so no CUDA graphs): a forced
+backend does not get them. A graph that was compiled before the watch began is compiled again under it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+Cause = Literal["first", "shape", "dtype", "device", "stride", "grad", "object", "other"]
+
+# In this order: a device change is reported as another dispatch key set, whose text also names types.
+CAUSES: tuple[tuple[Cause, str], ...] = (
+    ("device", r"dispatch key set mismatch|device mismatch|device index"),
+    ("dtype", r"dtype mismatch"),
+    ("shape", r"size mismatch|rank mismatch|\.size\(|\bEq\(|\bNe\(|[<>]=? "),
+    ("stride", r"stride"),
+    ("grad", r"requires_grad|grad_mode|GLOBAL_STATE"),
+    ("object", r"___check_obj_id|___check_type_id|ID_MATCH|type\("),
+)
+COUNTED = {
+    "fx_hits": ("inductor", "fxgraph_cache_hit"),
+    "fx_misses": ("inductor", "fxgraph_cache_miss"),
+    "fx_bypassed": ("inductor", "fxgraph_cache_bypass"),
+    "autograd_hits": ("aot_autograd", "autograd_cache_hit"),
+    "autograd_misses": ("aot_autograd", "autograd_cache_miss"),
+    "unique_graphs": ("stats", "unique_graphs"),
+}
+KEPT_METRICS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One compiled graph. ``calls`` counts the compiling call too, so ``hits`` is one less.
+
+    ``cause`` is why it was compiled beside what was there; ``reasons`` holds torch's own words, one for each older
+    graph of the same code that did not fit (only the first failing guard of each).
+    """
+
+    name: str
+    cause: Cause
+    reasons: tuple[str, ...]
+    calls: int
+    n_ops: int
+    n_guards: int
+    n_breaks: int
+    compile_s: float
+    is_dynamic: bool
+
+    @property
+    def hits(self) -> int:
+        return max(0, self.calls - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """``counts`` are the disk caches' hits and misses (see COUNTED) and the graph breaks, during the watch."""
+
+    graphs: tuple[Graph, ...]
+    counts: dict[str, int]
+
+    @property
+    def calls(self) -> int:
+        return sum(g.calls for g in self.graphs)
+
+    @property
+    def hit_rate(self) -> float:
+        """Calls that found a compiled graph over all calls; NaN without calls."""
+        return sum(g.hits for g in self.graphs) / self.calls if self.calls else float("nan")
+
+    @property
+    def recompiles(self) -> dict[str, int]:
+        """Number of recompilations by cause."""
+        return dict(Counter(g.cause for g in self.graphs if g.cause != "first"))
+
+
+def cause_of(reason: str) -> Cause:
+    """Sort one of torch's recompile reasons."""
+    return next((cause for cause, pattern in CAUSES if re.search(pattern, reason)), "other")
+
+
+class CompileWatch:
+    """Watches every ``torch.compile`` inside the with-block; on exit all is as it was. One at a time."""
+
+    def __init__(self) -> None:
+        self._calls: Counter[str] = Counter()
+        self._dynamic: set[str] = set()
+        self._log = _RecompileLog()
+        self._graphs: tuple[Graph, ...] = ()
+        self._counts: dict[str, int] = {}
+
+    def __enter__(self) -> CompileWatch:
+        from torch._dynamo import utils
+
+        utils.set_compilation_metrics_limit(KEPT_METRICS)
+        self._first = len(utils.get_compilation_metrics())
+        self._before = _counts()
+        self._log.attach()
+        # not `fail_on_recompile` or the like: a stance that forces a backend leaves all decisions to torch
+        self._stance = torch.compiler.set_stance("default", force_backend=self._backend)
+        self._stance.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stance.__exit__(*error)
+        self._log.detach()
+        report = self.report()
+        self._graphs, self._counts = report.graphs, report.counts
+
+    def report(self) -> Report:
+        """What happened so far; after the with-block, what happened in it."""
+        if self._counts:
+            return Report(self._graphs, self._counts)
+        from torch._dynamo import utils
+
+        done = [m for m in utils.get_compilation_metrics()[self._first :] if m.compile_id is not None]
+        graphs = tuple(self._graph(m) for m in done if str(m.compile_id) in self._calls)
+        counts = {name: now - self._before[name] for name, now in _counts().items()}
+        return Report(graphs, counts)
+
+    def _graph(self, metric: Any) -> Graph:
+        name = str(metric.compile_id)
+        reason = metric.recompile_reason or ""
+        reasons = self._log.of(name) or ((reason,) if reason else ())
+        return Graph(
+            name=name,
+            cause=cause_of(reason) if reason else "first",
+            reasons=reasons,
+            calls=self._calls[name],
+            n_ops=int(metric.graph_op_count or 0),
+            n_guards=int(metric.guard_count or 0),
+            n_breaks=int(getattr(metric, "num_graph_breaks", 0) or 0),
+            compile_s=(metric.duration_us or 0) / 1e6,
+            is_dynamic=name in self._dynamic,
+        )
+
+    def _backend(self, module: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Compile as the default backend does, and count the calls."""
+        from torch._guards import CompileContext
+        from torch._inductor.compile_fx import compile_fx
+
+        name = str(CompileContext.current_compile_id())
+        if any(isinstance(x, torch.SymInt) for x in inputs):
+            self._dynamic.add(name)
+        compiled: Callable[..., Any] = compile_fx(module, list(inputs))  # type: ignore[assignment]
+        calls = self._calls
+
+        def counted(*args: Any) -> Any:
+            calls[name] += 1
+            return compiled(*args)
+
+        return counted
+
+
+class _RecompileLog(logging.Handler):
+    """Listens to torch's recompile messages: one reason for every older graph, where the metric holds only one."""
+
+    logger = "torch._dynamo.guards.__recompiles"
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self._reasons: dict[str, tuple[str, ...]] = {}
+
+    def attach(self) -> None:
+        log = logging.getLogger(self.logger)
+        self._state = log.level, log.propagate, log.disabled
+        log.addHandler(self)
+        log.setLevel(logging.DEBUG)
+        log.propagate = False
+
+    def detach(self) -> None:
+        log = logging.getLogger(self.logger)
+        log.removeHandler(self)
+        log.level, log.propagate, log.disabled = self._state
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from torch._guards import CompileContext
+
+        lines = re.findall(r"^\s*-\s*(\d+/\d+: .*)$", record.getMessage(), re.M)
+        if lines:
+            self._reasons[str(CompileContext.current_compile_id())] = tuple(lines)
+
+    def of(self, name: str) -> tuple[str, ...]:
+        return self._reasons.get(name, ())
+
+
+def _counts() -> dict[str, int]:
+    from torch._dynamo.utils import counters
+
+    found = {name: int(counters[group][key]) for name, (group, key) in COUNTED.items()}
+    return {**found, "graph_breaks": sum(counters["graph_break"].values())}
+
+
+def render(report: Report) -> str:
+    """A table for a terminal: one line a graph, then the totals."""
+    lines = [f"{'graph':<8}{'cause':<8}{'calls':>6}{'hits':>6}{'ops':>6}{'guards':>8}{'s':>8}  reason"]
+    for g in report.graphs:
+        reason = g.reasons[0][:80] if g.reasons else ""
+        kind = g.cause + ("*" if g.is_dynamic else "")
+        lines.append(
+            f"{g.name:<8}{kind:<8}{g.calls:>6}{g.hits:>6}{g.n_ops:>6}{g.n_guards:>8}{g.compile_s:>8.2f}  {reason}"
+        )
+    causes = ", ".join(f"{n} {cause}" for cause, n in sorted(report.recompiles.items())) or "none"
+    counts = ", ".join(f"{name} {n}" for name, n in report.counts.items())
+    lines.append(f"hit rate {report.hit_rate:.3f} of {report.calls} calls; recompiles: {causes}")
+    lines.append(f"{counts} (* compiled for changing shapes)")
+    return "\n".join(lines)
+
+
+def toy(sizes: Sequence[int] = (4, 4, 8, 16, 16), dtypes: Sequence[str] = ("float32", "float64")) -> Report:
+    """A two-layer network called with these batch sizes, then once per further type: what ``compile-report`` shows.
+
+    By default: one graph for the first size, one for changing sizes from the second on, one for the new type.
+    """
+    torch._dynamo.reset()
+    net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 32))
+    fast = torch.compile(net)
+    with CompileWatch() as watch, torch.no_grad():
+        for size in sizes:
+            fast(torch.zeros(size, 32))
+        for name in dtypes[1:]:
+            kind = getattr(torch, name)
+            net.to(kind)
+            fast(torch.zeros(sizes[-1], 32, dtype=kind))
+    return watch.report()
