@@ -96,10 +96,14 @@ def measure(tier: Tier) -> Findings:
     scale = SCALES[tier]
     stable: list[Row] = []
     for form, pairs in forms(normalised(scale.seeds[0], scale.n)).items():
-        stable += [{"vectors": "random", "form": form, "key": k} | dict(same_key(b, pairs)) for k, b in BUILDERS.items()]
+        stable += [
+            {"vectors": "random", "form": form, "key": k} | dict(same_key(b, pairs)) for k, b in BUILDERS.items()
+        ]
     try:
         for form, pairs in forms(data.vectors(TEXTS)).items():
-            stable += [{"vectors": "MiniLM", "form": form, "key": k} | dict(same_key(b, pairs)) for k, b in BUILDERS.items()]
+            stable += [
+                {"vectors": "MiniLM", "form": form, "key": k} | dict(same_key(b, pairs)) for k, b in BUILDERS.items()
+            ]
     except Unavailable:
         pass  # random unit vectors show the same
     shared: dict[tuple[str, str], list[float]] = {}
@@ -113,13 +117,18 @@ def measure(tier: Tier) -> Findings:
     layout = min(rate for (_, form), rate in after.items() if form in ("column-major", "strided view"))
     worst = {kind: ci.mean for (kind, key), ci in collisions.items() if key == "after"}
     why = (
-        f"layout: {100 * layout:.0f} % keep their key; dtype: {100 * half:.1f} % do after a stay in float16; different arrays "
-        f"that share a key with another: {100 * worst['batches that share row 0']:.0f} % of batches with one row 0, "
-        f"{100 * worst['12 hashed words in 4,096 buckets']:.0f} % of hashed and {100 * worst['100 of 30,522 weights']:.0f} % "
-        "of sparse vectors; the robust key has no collision, keeps layouts and float64, and refuses float16"
+        f"layout: {100 * layout:.0f} % keep their key; dtype: {100 * half:.1f} % do after a stay in float16; different "
+        f"arrays that share a key with another: {100 * worst['batches that share row 0']:.0f} % of batches with one "
+        f"row 0, {100 * worst['12 hashed words in 4,096 buckets']:.0f} % of hashed and "
+        f"{100 * worst['100 of 30,522 weights']:.0f} % of sparse vectors; the robust key has no collision, keeps "
+        "layouts and float64, refuses float16, and gives what came back from float16 a key of its own"
     )
     limits = [Limit(f"share, {ci.name}", ci.mean, 1.0) for ci in collisions.values()]
-    limits += [Limit(f"collisions of the robust key: {kind}", ci.mean, 0.0) for (kind, k), ci in collisions.items() if k == "robust"]
+    limits += [
+        Limit(f"collisions of the robust key: {kind}", ci.mean, 0.0)
+        for (kind, k), ci in collisions.items()
+        if k == "robust"
+    ]
     return Findings(
         ruling="holds only if",
         why=why,

@@ -75,5 +75,7 @@ def tokenizer() -> Callable[[str], object]:
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise Unavailable(f"the package {package} with the tokenizer; install the extra 'models'")
-    cut: Callable[[str], object] = load(Path(spec.submodule_search_locations[0]) / "model/tokenizer.json", "uncased").encode
+    cut: Callable[[str], object] = load(
+        Path(spec.submodule_search_locations[0]) / "model/tokenizer.json", "uncased"
+    ).encode
     return cut

@@ -289,7 +289,12 @@ class _Model:
             if own is not None and own.value == event.value:
                 return [Lookup(event, own, own=True)]
             return [
-                Lookup(event, put, live=self._last.get(other) is put, differs=differing(parts_of(event.key), parts_of(put.key)))
+                Lookup(
+                    event,
+                    put,
+                    live=self._last.get(other) is put,
+                    differs=differing(parts_of(event.key), parts_of(put.key)),
+                )
                 for other, put in self._puts.get(event.value, {}).items()
             ] or [Lookup(event)]
         return []

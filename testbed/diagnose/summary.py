@@ -17,8 +17,8 @@ from dataclasses import asdict
 from math import nan
 from typing import Any, NamedTuple
 
-from testbed.core.evidence import Evidence
 from testbed.core.scenario import Scenario, Variant
+from testbed.diagnose import versions
 from testbed.diagnose.judge import INVARIANTS, ArmJudgement, RunJudgement, judge_arm, judge_run, plain
 from testbed.metrics import scores as scoring
 from testbed.metrics.faithfulness import FAITHFUL, TRUE, ClaimReader
@@ -61,7 +61,7 @@ class Summarize:
         if self._claims is None:
             self._claims = scoring.claim_reader(evidence)
         judgement = judge_arm(evidence, reader.timings(arm), reader=self._claims)
-        return JudgedArm(judgement, _described(evidence))
+        return JudgedArm(judgement, versions.table(evidence))
 
     def run(
         self, plan: Plan, judged: Mapping[str, JudgedArm], unsupported: Mapping[str, str], run_digest: str
@@ -81,11 +81,6 @@ class Summarize:
         content["versions"] = judged["faulty"].versions if shows else []
         content["expect"] = _expectation(plan, run)
         return plain(content), [score.row(name) for name, arm in arms.items() for score in arm.scores]
-
-
-def _described(evidence: Evidence) -> list[dict[str, str]]:
-    said = [event.data.get("parts") for event in evidence.events if event.kind == "describe"]
-    return list(said[-1]) if said and isinstance(said[-1], list) else []
 
 
 def _header(plan: Plan, run_digest: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import testbed
 from testbed.core.errors import BrokenContract
@@ -34,15 +34,14 @@ class KilledWriter:
     Parameters
     ----------
     step : ``between`` is the moment at which one store holds the batch and the other does not, whatever the design
-        writes first; ``torn`` is the middle of the file that it saves; ``each`` goes through all moments of the
-        design, one per batch
+        writes first; or one of the steps that the design has
 
     References
     ----------
     melandlabs/openloomi #535, amd/gaia #3641: rows committed, vectors not, or the other way round.
     """
 
-    step: Literal["between", "torn", "each"] = "between"
+    step: str = "between"
     name: str = "killed-writer"
     needs: frozenset[str] = frozenset({"index", "layers.text", "redis"})
 
@@ -74,16 +73,15 @@ class Batches:
         if number == 0 or not self._ctx.affects(self._fault.name, f"batch-{number}"):
             self._stores.write(batch)
             return
-        acknowledged = killed(self._stores, batch, self._step(number))
+        acknowledged = killed(self._stores, batch, self._step())
         writer = self._stores.restart()
         self._stores.check(f"recovered from crash {number}")
         if not acknowledged and writer.takes_redelivery:
             writer.write(batch)
 
-    def _step(self, number: int) -> str:
+    def _step(self) -> str:
         writer = self._stores.writer
-        each = writer.steps[(number - 1) % len(writer.steps)]
-        return {"between": writer.between, "torn": writer.torn, "each": each}[self._fault.step]
+        return writer.between if self._fault.step == "between" else self._fault.step
 
 
 def killed(stores: dual.DualStores, batch: list[Item], step: str) -> bool:

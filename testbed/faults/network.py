@@ -82,6 +82,6 @@ def upstream_of(url: str) -> str:
 def through(url: str, port: int) -> str:
     """The same server, reached on a loopback port."""
     parts = urlsplit(url)
-    secret = f":{parts.password}@" if parts.password else ""
+    secret = f"{parts.username or ''}:{parts.password}@" if parts.password else ""
     database = "0" if parts.scheme == "unix" else parts.path.strip("/") or "0"
     return f"redis://{secret}127.0.0.1:{port}/{database}"

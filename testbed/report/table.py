@@ -92,7 +92,8 @@ def quadrants(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield (
             "answers",
             f"faulty arm: {counts['faithful_true']} faithful and true, {counts['faithful_untrue']} faithful but untrue"
-            f" (faithfulness cannot see these), {_other(counts)} unfaithful, {counts['abstained']} abstained",
+            f" (faithfulness cannot see these), {_other(counts)} unfaithful, {counts['abstained']} abstained,"
+            f" {counts['unscored']} that state nothing which can be checked",
         )
 
 

@@ -20,6 +20,7 @@ from testbed.record.folder import ArmWriter
 from testbed.run.context import RunContext
 from testbed.run.plan import Plan
 from testbed.stacks.parts import Parts
+from testbed.stacks.pipeline import expanded
 from testbed.stores import catalogue
 
 Progress = Callable[[str, int, int], None]
@@ -58,6 +59,24 @@ class ArmRunner:
         finally:
             stack.close()
         return ""
+
+    def embed_ahead(self) -> None:
+        """Embed what the arms will ask for, in long lists: they use every core, single questions one."""
+        plan = self._plan
+        docs = [
+            d.text
+            for op in plan.ops
+            for d in (op.item if isinstance(op.item, tuple) else (op.item,))
+            if isinstance(d, Doc)
+        ]
+        asked = [op.item for op in plan.ops if isinstance(op.item, Query)]
+        glossary = plan.corpus.glossary if plan.variant.expands_questions else {}
+        questions = {q.text for q in asked} | {expanded(q.text, glossary.get(q.tenant, {})) for q in asked}
+        upgrades = [op.item.encoder for op in plan.ops if isinstance(op.item, Upgrade)]
+        for name in dict.fromkeys([plan.variant.encoder, *upgrades]):
+            encoder = self._encoder(name)
+            encoder.encode(list(dict.fromkeys(docs)), "document")
+            encoder.encode(sorted(questions), "query")
 
     def _parts(self, arm: Arm, clock: LogicalClock, recorder: Recorder) -> Parts:
         settings, variant = self._plan.settings, self._plan.variant

@@ -61,9 +61,10 @@ class Job:
 def record(job: Job, plan: planning.Plan, client: Any, progress: Progress) -> Iterator[tuple[str, Outcome]]:
     """Record and judge every arm; outcomes in the order of the plan.
 
-    The first arm runs here, alone: it embeds what no run has embedded before, which the others then find in the memo.
+    What no run has embedded before is embedded here first; workers then find it in the memo, and need no torch.
     """
     here = Recording(job, plan, client, progress)
+    here.embed_ahead()
     first, rest = plan.arms[0], plan.arms[1:]
     n_workers = workers_for(len(plan.gold) * len(plan.arms))
     if n_workers == 1:
@@ -106,6 +107,9 @@ class Recording:
         self._runner = ArmRunner(plan, Server(client, job.namespace), progress)
         self._known = frozenset(digest.of_text(text) for text in planning.texts(plan.ops))
         self._reader = RunReader(job.folder, unfinished=True)
+
+    def embed_ahead(self) -> None:
+        self._runner.embed_ahead()
 
     def __call__(self, arm: Arm) -> Outcome:
         sink = ArmWriter(self._job.folder, arm.name, self._known)

@@ -107,7 +107,7 @@ class Pipeline:
         ranking = self.retrieve(query)
         passages = self.passages(ranking)
         linked = self.passages(sorted({r for p in passages for r in p.refs} - {p.doc_id for p in passages}))
-        read = self.reader.read(query.text, passages, {p.doc_id: p for p in (*passages, *linked)})
+        read = self.reader.read(self.expanded(query.text, query.tenant), passages, {p.doc_id: p for p in (*passages, *linked)})
         sources = tuple(Source(p.doc_id, p.version, p.text) for p in (*passages, *linked))
         return Answer(read.text, tuple(ranking), sources, read.abstained)
 
@@ -140,10 +140,7 @@ class Pipeline:
         return [v for v in found if v is not None]
 
     def expanded(self, text: str, tenant: str) -> str:
-        """The question with the tenant's own names for its things added, as query rewriting does."""
-        lower = text.lower()
-        names = [name for term, name in sorted(self._glossary.get(tenant, {}).items()) if term.lower() in lower]
-        return f"{text} ({', '.join(names)})" if names else text
+        return expanded(text, self._glossary.get(tenant, {}))
 
     def passages(self, ids: Iterable[str]) -> list[Passage]:
         """Texts of documents from the text layer; a document whose text is gone is left out."""
@@ -280,6 +277,13 @@ class RecordIndex:
 
     def fresh(self) -> RecordIndex:
         return RecordIndex(self._pipeline, self._inner.fresh())
+
+
+def expanded(question: str, glossary: Mapping[str, str]) -> str:
+    """The question with a tenant's own names for its things added, as query rewriting does."""
+    lower = question.lower()
+    names = [name for term, name in sorted(glossary.items()) if term.lower() in lower]
+    return f"{question} ({', '.join(names)})" if names else question
 
 
 def rows_of(docs: Sequence[Doc], vectors: Iterable[Vectors], encoder: Encoder) -> list[Row]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from testbed.caches.gate import same_numbers_negations_entities
 from testbed.caches.redis import RedisCache
 from testbed.caches.semantic import SemanticCache
@@ -21,6 +23,8 @@ class ReferenceStack(Pipeline):
     """Faiss (or Chroma) for vectors, Redis for texts and exact caches, a semantic second level in process."""
 
     semantic: SemanticCache
+    redis: Any  # client of the server that holds texts and caches, for what keeps more there
+    namespace: str
 
 
 def build(parts: Parts) -> ReferenceStack:
@@ -55,4 +59,5 @@ def build(parts: Parts) -> ReferenceStack:
         glossary=parts.glossary,
     )
     stack.semantic = semantic
+    stack.redis, stack.namespace = parts.redis, parts.namespace
     return stack

@@ -92,14 +92,13 @@ class DualWriter(Protocol):
     2. ``write`` takes a batch. When it returns, the batch is acknowledged: it may be lost no more. When it raises, or
        the process dies in it, it is not, and a caller that can will deliver it again.
     3. ``steps`` are the moments at which a process can die that differ from one another, in order; ``between`` is the
-       one at which the first store holds the batch and the second does not, ``torn`` the one in the middle of a file.
+       one at which the first store holds the batch and the second does not.
     4. ``takes_redelivery`` is False where the design takes a message off its queue before it has dealt with it.
     """
 
     name: str
     steps: tuple[str, ...]
     between: str
-    torn: str
     takes_redelivery: bool
 
     @property

@@ -60,7 +60,6 @@ class NaiveWriter:
     name = "naive"
     steps: tuple[str, ...] = ("before-vector", "index-torn", "after-vector", "mid-text", "after-text")
     between = "after-vector"
-    torn = "index-torn"
     takes_redelivery = False
 
     def __init__(self, texts: TextStore, folder: Path, new_index: Callable[[], Index], at: At = undisturbed) -> None:

@@ -55,7 +55,6 @@ class RecoverableWriter:
         "after-sweep",
     )
     between = "after-commit"
-    torn = "snapshot-torn"
     takes_redelivery = True
 
     def __init__(

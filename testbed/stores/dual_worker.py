@@ -3,10 +3,10 @@
     REDIS_URL=... python -m testbed.stores.dual_worker --design naive --folder DIR --namespace NS: --batches FILE
 
 recovers and then writes the batches of FILE. It prints one JSON line per event: ``recovered`` (with what was wrong
-before any traffic), ``written`` for each acknowledged batch, ``at`` when it stands still at a step.
+before any traffic), ``written`` for each acknowledged batch, ``at`` when it stops at a step.
 
 ``--die-at STEP`` sends itself SIGKILL there: nothing is flushed, closed or caught, as when somebody else sends it.
-``--hold-at STEP`` stands still there until its input closes, so that somebody else can kill, pause or cut it off.
+``--hold-at STEP`` stops itself there (SIGSTOP), so that somebody else can kill it, or cut its wire and let it go on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from testbed.stores.catalogue import build as new_store
 from testbed.stores.dual import At, DualWriter, Item, Text, Wrong, undisturbed
 from testbed.stores.dual_published import CommitHookWriter, NaiveWriter, OneScriptWriter
 from testbed.stores.dual_recoverable import RecoverableWriter
-from testbed.stores.text import TextStore
+from testbed.stores.text import ANSWER_S, TextStore
 
 Design = Callable[[TextStore, Path, Callable[[], Index], At], DualWriter]
 DESIGNS: Mapping[str, Any] = {w.name: w for w in (NaiveWriter, CommitHookWriter, OneScriptWriter, RecoverableWriter)}
@@ -84,8 +84,8 @@ def dies_at(step: str) -> At:
 def holds_at(step: str) -> At:
     def at(passed: str) -> None:
         if passed == step:
-            say(event="at", step=step)
-            sys.stdin.read()
+            say(event="at", step=step, pid=os.getpid())
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     return at
 
@@ -103,6 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--die-at", default="")
     parser.add_argument("--hold-at", default="")
     parser.add_argument("--in-batch", type=int, default=0, help="the batch in which to die or hold, from 0")
+    parser.add_argument("--answer-within", type=float, default=ANSWER_S, help="seconds to wait for Redis")
     args = parser.parse_args(argv)
     try:
         return _work(args)
@@ -126,7 +127,7 @@ def _work(args: argparse.Namespace) -> int:
         if batch_now[0] == args.in_batch:
             armed(step)
 
-    texts = TextStore.at(url, args.namespace)
+    texts = TextStore.at(url, args.namespace, args.answer_within)
     writer = writer_class(texts, args.folder, lambda: new_store("faiss"), at)
     told = writer.recover()
     say(event="recovered", **told._replace(wrong=())._asdict() | {"wrong": plain_wrong(told.wrong)})

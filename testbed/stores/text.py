@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 import redis
@@ -46,7 +47,7 @@ return 1
 """
 _PAGE = 500
 _CONNECT_S = 5.0
-_ANSWER_S = 15.0
+ANSWER_S = 15.0
 
 START = "0-0"  # the cursor before the first change
 
@@ -76,10 +77,10 @@ class TextStore:
         self._publish = client.register_script(_PUBLISH)
 
     @classmethod
-    def at(cls, url: str, namespace: str) -> TextStore:
-        """A store at a URL, over a connection of its own that waits for nobody for long."""
+    def at(cls, url: str, namespace: str, answer_s: float = ANSWER_S) -> TextStore:
+        """A store at a URL, over a connection of its own that waits ``answer_s`` for an answer and does not try again."""
         client = redis.Redis.from_url(
-            url, socket_connect_timeout=_CONNECT_S, socket_timeout=_ANSWER_S, retry=None, protocol=2
+            url, socket_connect_timeout=min(answer_s, _CONNECT_S), socket_timeout=answer_s, retry=None, protocol=2
         )
         return cls(client, namespace)
 
@@ -245,7 +246,7 @@ def position(cursor: str) -> tuple[int, int]:
 def url_of(client: redis.Redis) -> str:
     """The URL under which another process reaches the server that this client talks to."""
     told = client.connection_pool.connection_kwargs
-    secret = f":{told['password']}@" if told.get("password") else ""
+    secret = f"{quote(told.get('username') or '')}:{quote(told['password'])}@" if told.get("password") else ""
     if told.get("path"):
         return f"unix://{secret}{told['path']}?db={told.get('db', 0) or 0}"
     return f"redis://{secret}{told.get('host', 'localhost')}:{told.get('port', 6379)}/{told.get('db', 0) or 0}"

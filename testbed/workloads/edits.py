@@ -32,11 +32,12 @@ def choose(corpus: Corpus, kinds: Sequence[str], limit: int | None, asked: Itera
 
 
 def positions(n_edits: int, n_asks: int) -> list[int]:
-    """Before which ask each edit happens: evenly spread over the middle of the stream."""
+    """Before which ask (0 to n_asks - 1) each edit happens: evenly spread over the middle of the stream."""
     if n_edits == 1:
-        return [round(n_asks * (FIRST + LAST) / 2)]
-    step = (LAST - FIRST) / max(n_edits - 1, 1)
-    return [round(n_asks * (FIRST + step * i)) for i in range(n_edits)]
+        shares = [(FIRST + LAST) / 2]
+    else:
+        shares = [FIRST + (LAST - FIRST) * i / (n_edits - 1) for i in range(n_edits)]
+    return [min(round(n_asks * share), n_asks - 1) for share in shares]
 
 
 def _needed(corpus: Corpus, asked: Iterable[Query]) -> Counter[str]:

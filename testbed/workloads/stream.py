@@ -54,7 +54,7 @@ class Stream:
         asks = self._asks(corpus, seed, n_asks)
         before: dict[int, list[tuple[Verb, Doc | Upgrade]]] = defaultdict(list)
         if self.upgrade:
-            before[round(n_asks * self.upgrade_at)].append(("upgrade", Upgrade(self.upgrade)))
+            before[min(round(n_asks * self.upgrade_at), n_asks - 1)].append(("upgrade", Upgrade(self.upgrade)))
         revisions = editing.choose(corpus, self.edits, self.max_edits, asks)
         for place, revision in zip(editing.positions(len(revisions), n_asks), revisions, strict=True):
             before[place].append(("delete" if revision.drift == editing.REMOVED else "upsert", revision.doc))

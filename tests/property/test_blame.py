@@ -36,9 +36,7 @@ def test_a_layer_without_effect_gets_nothing(values: dict[frozenset[str], float]
 
 @settings(max_examples=30)
 @given(values=games, seed=st.integers(0, 2**32))
-def test_sampled_shares_sum_exactly_and_lie_near_the_exact_ones(
-    values: dict[frozenset[str], float], seed: int
-) -> None:
+def test_sampled_shares_sum_exactly_and_lie_near_the_exact_ones(values: dict[frozenset[str], float], seed: int) -> None:
     sampled = sampled_shapley(values.__getitem__, LAYERS, seed=seed, pairs=200)
     exact = shapley(values, LAYERS)
     total = values[frozenset(LAYERS)] - values[frozenset()]

@@ -134,8 +134,10 @@ def brute_force(trace, capacity, alpha, window, smoothing, beta):
                     f, a = f * (1 - 1 / window) ** (now - last), alpha
                 else:
                     f, a = Fraction(round(f * 2**16), 2**16), Fraction(round(alpha * 10**6), 10**6)
-                recent = max(0, 1 - (now - last) / window) if smoothing == "tick" else max(
-                    Fraction(0), 1 - Fraction(now - last, window)
+                recent = (
+                    max(0, 1 - (now - last) / window)
+                    if smoothing == "tick"
+                    else max(Fraction(0), 1 - Fraction(now - last, window))
                 )
                 return a * min(f / window, 1) + (1 - a) * recent, last
 

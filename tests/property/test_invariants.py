@@ -44,9 +44,7 @@ def test_a_correct_stack_breaks_no_invariant(steps: list[Step]) -> None:
 
 @settings(max_examples=200)
 @given(steps=workloads, layer=st.sampled_from(CACHES), part=st.sampled_from(["tenant", "text"]))
-def test_a_key_that_loses_a_part_is_reduced_to_one_write_and_one_read(
-    steps: list[Step], layer: str, part: str
-) -> None:
+def test_a_key_that_loses_a_part_is_reduced_to_one_write_and_one_read(steps: list[Step], layer: str, part: str) -> None:
     stack = played(steps, {layer: frozenset({part})})
     evidence = stack.evidence()
     verdict = DictWithLosses().check(evidence)

@@ -69,8 +69,13 @@ def load(name: str, folder: str | Path, model: Any) -> Adapter:
     weights: dict[str, LowRank] = {}
     for key in sorted(k for k in tensors if k.endswith(".lora_A.weight")):
         module = key.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
-        _linear(model, module)  # a name that the model does not have is an error now, not at the first request
+        # a name that the model does not have is an error now, not at the first request; so is another shape
+        shape = tuple(getattr(_linear(model, module), "weight", torch.empty(0)).shape)
         a, b = (tensors[k].to(model.device, model.dtype) for k in (key, key.replace(".lora_A.", ".lora_B.")))
+        if (b.shape[0], a.shape[1]) != shape or a.shape[0] != b.shape[1]:
+            raise InvalidInput(
+                f"adapter {name!r} does not fit {module!r}: {tuple(b.shape)} x {tuple(a.shape)}, not {shape}"
+            )
         weights[module] = LowRank(a, b, alpha / rank)
     if not weights:
         raise InvalidInput(f"adapter {name!r} in {path} holds no LoRA weights")

@@ -160,13 +160,17 @@ class CompileWatch:
         if any(isinstance(x, torch.SymInt) for x in inputs):
             self._dynamic.add(name)
         compiled: Callable[..., Any] = compile_fx(module, list(inputs))  # type: ignore[assignment]
-        calls = self._calls
+        return counting(compiled, self._calls, name)
 
-        def counted(*args: Any) -> Any:
-            calls[name] += 1
-            return compiled(*args)
 
-        return counted
+def counting(call: Callable[..., Any], calls: Counter[str], name: str) -> Callable[..., Any]:
+    """``call``, counted under ``name``: all that a watched graph pays at each step."""
+
+    def counted(*args: Any) -> Any:
+        calls[name] += 1
+        return call(*args)
+
+    return counted
 
 
 class _RecompileLog(logging.Handler):

@@ -117,11 +117,13 @@ def attached(model: Any, *, check: bool = True) -> Iterator[None]:
         soft-capped scores, attention sinks, layers without positions); found by comparing with the model itself,
         not by its name
     """
-    expected = _probe(model) if check else None
     decoder = _decoder(model)
     if not hasattr(decoder, "rotary_emb"):
         raise Unsupported(f"{type(model).__name__} has no rotary positions in one place")
+    if isinstance(decoder.rotary_emb, DeferredRotary):
+        raise InvalidInput("the model is attached already")
     real, implementation = decoder.rotary_emb, model.config._attn_implementation
+    expected = _probe(model) if check else None
     rotary = DeferredRotary(real)
     marks = _mark(decoder, rotary, _layers_of(model))
     decoder.rotary_emb = rotary
@@ -206,6 +208,10 @@ def _attention(
             raise Unsupported(f"{type(module).__name__} uses {name}, which this cache does not know")
     layer = key
     if not isinstance(layer, SlidingSparseLayer):
+        if key.shape[2] != query.shape[2]:
+            raise InvalidInput(
+                "this model is attached to the sliding-sparse cache; another cache has no positions here"
+            )
         rotary, kind = getattr(module, _MARK)
         lossless = Policy(threshold=0.0, max_blocks=None)
         layer = SlidingSparseLayer(lossless, rotary, kind, kwargs.get("sliding_window"), Meter())

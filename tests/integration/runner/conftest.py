@@ -26,11 +26,11 @@ def tiny() -> weights.Loaded:
 
 @pytest.fixture
 def serve(tiny: weights.Loaded) -> Iterator[object]:
-    """``serve(**engine settings)`` gives the base URL of a server that lives as long as the test."""
+    """``serve(**settings of an engine)``, or ``serve(engine)``: the base URL of a server that ends with the test."""
     started: list[Running] = []
 
-    def start(**settings: object) -> str:
-        running = Running(Engine(tiny, **settings))  # type: ignore[arg-type]
+    def start(engine: Engine | None = None, **settings: object) -> str:
+        running = Running(engine or Engine(tiny, **settings))  # type: ignore[arg-type]
         thread = threading.Thread(target=running.run, daemon=True)
         thread.start()
         started.append(running)

@@ -16,9 +16,15 @@ from typing import Any
 
 import httpx
 import pytest
+import torch
 
 from testbed.core.errors import InvalidInput, Unavailable
 from testbed.models.llm import LlmClient
+from testbed.models.runner import weights
+from testbed.models.runner.adapters import Adapter, LowRank
+from testbed.models.runner.engine import Engine
+from testbed.models.runner.policy import Policy
+from testbed.models.runner.prefix import PrefixCache
 
 pytestmark = pytest.mark.models
 ROOT = Path(__file__).resolve().parents[3]
@@ -254,6 +260,56 @@ def test_a_taken_port_and_an_unknown_model_are_one_line_and_exit_status_3() -> N
     assert "cannot listen" in result.stderr
     result = run("--model", "no/such-model", "--port", "0")
     assert result.returncode == 3 and "could not be loaded" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_prefix_is_reused_within_a_tenant_only_and_says_the_same(serve: Serve) -> None:
+    url = serve(prefix_cache=PrefixCache(2**24, block=16))
+    ask = {"model": "tiny", "prompt": "a long beginning that two requests share, and more", "max_tokens": 8}
+
+    def answer(salt: str) -> tuple[str, int]:
+        reply = post(url, "/v1/completions", {**ask, "cache_salt": salt}).json()
+        return reply["choices"][0]["text"], reply["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    first, again, other = answer("a"), answer("a"), answer("b")
+    assert [n for _, n in (first, again, other)] == [0, 48, 0]
+    assert first[0] == again[0] == other[0]
+    text = httpx.get(url + "/metrics", trust_env=False).text
+    assert 'testbed_runner_prefix_cache_requests_total{result="hit"} 1' in text
+    assert "testbed_runner_prefix_cached_tokens_total 48" in text
+
+
+def test_an_adapter_is_served_under_its_own_name(serve: Serve, tiny: weights.Loaded) -> None:
+    engine = Engine(tiny)
+    low = LowRank(torch.ones(2, 64), torch.ones(32, 2) * 0.3, 1.0)
+    engine.add_adapter(Adapter.of("polite", {"model.layers.0.self_attn.v_proj": low}))
+    with pytest.raises(InvalidInput, match="name of the model"):
+        engine.add_adapter(Adapter.of("tiny", {}))
+    url = serve(engine)
+    names = [m["id"] for m in httpx.get(url + "/v1/models", trust_env=False).json()["data"]]
+    assert names == ["tiny", "polite"]
+    texts = [
+        post(url, "/v1/completions", {"model": name, "prompt": "hello", "max_tokens": 8}).json()["choices"][0]["text"]
+        for name in ("tiny", "polite", "tiny")
+    ]
+    assert texts[0] == texts[2] != texts[1]
+
+
+def test_a_sparse_cache_answers_like_the_full_one_while_nothing_is_old_and_reports_what_it_holds(serve: Serve) -> None:
+    policy = Policy(window=64, block=16, sink=16, max_blocks=2)
+    full, sparse = serve(), serve(Engine(weights.load("tiny"), strategy="sliding_sparse", policy=policy))
+    short = {"model": "tiny", "prompt": "short", "max_tokens": 16}
+    assert (
+        post(full, "/v1/completions", short).json()["choices"]
+        == post(sparse, "/v1/completions", short).json()["choices"]
+    )
+    long = {"model": "tiny", "prompt": "x y z " * 200, "max_tokens": 4}
+    one, two = (post(sparse, "/v1/completions", long).json()["choices"] for _ in range(2))
+    assert one == two
+    lines = dict(
+        line.split() for line in httpx.get(sparse + "/metrics", trust_env=False).text.splitlines() if "kv_" in line[:18]
+    )
+    assert float(lines["testbed_runner_kv_keep_ratio"]) < 0.2
+    assert len(post(sparse, "/v1/embeddings", {"model": "tiny", "input": "x"}).json()["data"][0]["embedding"]) == 64
 
 
 def test_the_client_sorts_refusal_from_absence(serve: Serve) -> None:

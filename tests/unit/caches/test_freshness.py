@@ -22,7 +22,9 @@ from testbed.caches.freshness import (
 )
 from testbed.core.errors import InvalidInput, Unavailable
 
-ENTRY = Entry("price of x", written_at_s=100.0, read_at_s=150.0, sources={"d1": 3}, data_type="price", changes_per_h=2.0)
+ENTRY = Entry(
+    "price of x", written_at_s=100.0, read_at_s=150.0, sources={"d1": 3}, data_type="price", changes_per_h=2.0
+)
 
 
 @dataclass
@@ -170,7 +172,10 @@ def test_settling_counts_failures_and_keeps_none_of_them():
 
 
 def test_score_counts_both_kinds_of_error():
-    cases = [Case(replace(ENTRY, written_at_s=-age), 0.0, stale) for age, stale in [(5, False), (50, True), (9, True), (20, False)]]
+    cases = [
+        Case(replace(ENTRY, written_at_s=-age), 0.0, stale)
+        for age, stale in [(5, False), (50, True), (9, True), (20, False)]
+    ]
     result = score(Ttl(15), cases)
     assert (result.caught, result.false_alarms, result.recall, result.false_stale) == (1, 1, 0.5, 0.5)
     assert math.isnan(score(Ttl(15), []).recall)

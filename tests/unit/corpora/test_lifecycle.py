@@ -45,7 +45,10 @@ def test_a_line_that_did_not_change_has_no_revision(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("row", "message"),
-    [("Tool,1,someday,", "lines.csv:2: 'someday' is not a date"), ("Tool,1,2023-01-01,", "needs a line released before")],
+    [
+        ("Tool,1,someday,", "lines.csv:2: 'someday' is not a date"),
+        ("Tool,1,2023-01-01,", "needs a line released before"),
+    ],
 )
 def test_wrong_facts_are_refused(row: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "lines.csv"

@@ -28,7 +28,8 @@ LEXICON = {
         "retry limit": {"phrases": ["retry limit"], "form": "number", "convention": ""},
         "setup cost": {"phrases": ["setup cost"], "form": "money", "convention": ""},
         "contract start": {"phrases": ["contract start"], "form": "date", "convention": ""},
-        "hosting region": {"phrases": ["hosting region"], "form": "term", "convention": "", "values": ["Oslo", "Milan"]},
+        "hosting region": {"phrases": ["hosting region"], "form": "term", "convention": "",
+                           "values": ["Oslo", "Milan"]},
     },
     "conventions": {
         "Call Timing Standard": {"kind": "unit", "units": ["ms", "s", "min"]},

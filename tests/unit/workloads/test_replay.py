@@ -41,7 +41,10 @@ def test_csv_and_jsonl_give_the_same_ops(tmp_path: Path) -> None:
         {"query": "q2"},
         {"do": "delete", "doc": "a"},
     ]
-    lines = "do,query,doc,version,encoder,session,at_s\nask,q1,,,,t-1,5\nupsert,,a,2,,,5.5\nupgrade,,,,lsa,,\n,q2,,,,,\ndelete,,a,,,,\n"
+    lines = (
+        "do,query,doc,version,encoder,session,at_s\n"
+        "ask,q1,,,,t-1,5\nupsert,,a,2,,,5.5\nupgrade,,,,lsa,,\n,q2,,,,,\ndelete,,a,,,,\n"
+    )
     one = Replay(log(tmp_path, lines)).ops(corpus(), 1, 10)
     two = Replay(log(tmp_path, "".join(json.dumps(r) + "\n" for r in rows), "log.jsonl")).ops(corpus(), 2, 10)
     assert one == two

@@ -190,7 +190,15 @@ def test_edits_are_spread_over_the_middle() -> None:
     assert positions(1, 100) == [48]
     assert positions(3, 100) == [20, 48, 75]
     assert positions(0, 100) == []
-    assert positions(2, 1) == [0, 1] or max(positions(2, 1)) < 1
+
+
+@pytest.mark.parametrize("n_asks", [1, 2, 3, 7])
+def test_no_edit_and_no_upgrade_is_lost_in_a_short_stream(n_asks: int) -> None:
+    ops = Stream(edits=("*",), upgrade="lsa", upgrade_at=1.0).ops(ledger(), 42, n_asks)
+    assert Counter(op.do for op in ops) == {
+        "load": 1, "ask": n_asks, "upgrade": 1, "upsert": len(ledger().revisions),
+    }  # fmt: skip
+    assert ops[-1].do == "ask"
 
 
 def test_no_kinds_choose_nothing_and_a_star_chooses_all() -> None:

@@ -458,6 +458,17 @@ def test_a_cache_for_a_model_that_is_not_attached_is_refused(model_of: Any) -> N
         SlidingSparseCache(model_of("llama"))
 
 
+def test_a_second_attachment_and_another_cache_on_an_attached_model_are_refused(model_of: Any) -> None:
+    model, ids = model_of("llama"), tokens(20)
+    with attached(model):
+        with pytest.raises(InvalidInput, match="already"), attached(model):
+            pass
+        cache = DynamicCache(config=model.config)
+        model(ids, cache=cache, use_cache=True)
+        with pytest.raises(InvalidInput, match="another cache"):
+            model(ids[:, :1], cache=cache, use_cache=True)
+
+
 def test_the_registered_names_are_those_transformers_knows() -> None:
     assert kv.NAME in AttentionInterface._global_mapping
     assert kv.NAME in AttentionMaskInterface._global_mapping

@@ -124,7 +124,7 @@ def test_the_layout_of_the_keys_is_pinned_for_whoever_implements_it_again() -> N
     )
 
 
-# -- class F10: each hole, what it does to an answer, and that the typed key closes it -----------------------------------
+# -- class F10: each hole, what it does to an answer, and that the typed key closes it ---------------------------------
 
 BASE = Identity(MODEL, salt="x")
 LORA, RELOADED = adapter("x", 1), adapter("x", 2)
@@ -271,6 +271,17 @@ def test_a_lora_folder_equals_the_merged_weights(model: Any, tmp_path: Path) -> 
     merged = model(ids, use_cache=False).logits
     weight.copy_(kept)
     assert float((ours - merged).abs().max()) < 1e-4
+
+
+def test_an_adapter_of_another_shape_is_refused_when_it_is_loaded(model: Any, tmp_path: Path) -> None:
+    key = "model.layers.1.self_attn.q_proj.lora_"
+    save_file(
+        {f"{key}A.weight": torch.zeros(2, 64), f"{key}B.weight": torch.zeros(8, 2)},
+        tmp_path / "adapter_model.safetensors",
+    )
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 2, "lora_alpha": 4}))
+    with pytest.raises(InvalidInput, match="does not fit"):
+        adapters.load("mine", tmp_path, model)
 
 
 def test_a_folder_that_is_no_plain_lora_is_refused(model: Any, tmp_path: Path) -> None:

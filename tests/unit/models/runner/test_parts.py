@@ -1,0 +1,214 @@
+"""The smaller parts: policy, rotation, attention, scores, storage, the host tier, strategies, metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from runner_families import build, tokens
+
+from testbed.core.errors import InvalidInput, Unavailable
+from testbed.models.runner import generate, strategies, weights
+from testbed.models.runner.dense import attention
+from testbed.models.runner.host import HostTier
+from testbed.models.runner.metrics import Metrics
+from testbed.models.runner.policy import Policy, threshold_from_environment
+from testbed.models.runner.rotary import rotate
+from testbed.models.runner.rows import Part, Rows, joined
+from testbed.models.runner.scores import BlockScores, attention_mass, share_of_best, staying
+
+pytestmark = pytest.mark.models
+
+
+# -- policy ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"window": 0}, {"sink": 10}, {"decay": 1.0}, {"threshold": -1}, {"max_blocks": -1}, {"block": 0}]
+)
+def test_settings_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        Policy(**wrong)
+
+
+def test_the_row_bound_is_the_sum_of_what_may_stay() -> None:
+    policy = Policy(window=512, block=64, sink=64, max_blocks=16, host_blocks=0)
+    assert policy.rows_bound() == 64 + 16 * 64 + 512 + 2 * 64 - 1
+    assert Policy(max_blocks=None).rows_bound() is None
+    two = Policy(window=512, block=64, sink=64, max_blocks=16, host_blocks=100, recall=2, spread=1)
+    assert two.rows_bound() == 64 + 16 * 64 + 512 + 2 * 64 - 1 + 6 * 64
+
+
+def test_the_threshold_comes_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DEEPSEEK_CACHE_THRESHOLD", raising=False)
+    assert threshold_from_environment() == 0.15
+    monkeypatch.setenv("DEEPSEEK_CACHE_THRESHOLD", "0.3")
+    assert threshold_from_environment() == 0.3
+    monkeypatch.setenv("DEEPSEEK_CACHE_THRESHOLD", "much")
+    with pytest.raises(InvalidInput, match="much"):
+        threshold_from_environment()
+
+
+# -- rotation and attention ------------------------------------------------------------------------------------------
+
+
+def test_a_quarter_turn_swaps_the_two_halves_of_a_pair() -> None:
+    x = torch.tensor([[1.0, 2.0, 3.0, 4.0, 9.0]])
+    turned = rotate(x, torch.zeros(1, 2), torch.ones(1, 2))
+    assert turned.tolist() == [[-3.0, -4.0, 1.0, 2.0, 9.0]]  # the fifth channel has no position
+
+
+@given(st.integers(1, 40), st.integers(0, 40), st.integers(0, 2**31))
+def test_the_fused_and_the_sliced_path_agree(t: int, more: int, seed: int) -> None:
+    """``fused`` is what a GPU takes; here it runs the same call on the CPU."""
+    draw = torch.Generator().manual_seed(seed)
+    q = torch.randn(1, 4, t, 8, generator=draw)
+    k, v = (torch.randn(1, 2, t + more, 8, generator=draw) for _ in range(2))
+    index = torch.arange(t + more)
+    a, b = (attention(q, k, v, 0.3, index, None, None, fused=fused) for fused in (True, False))
+    assert torch.allclose(a, b, atol=1e-5)
+
+
+# -- scores ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_mass_of_a_block_is_its_share_of_the_softmax() -> None:
+    """Two heads over one key head; keys 0-5; head 0 looks at key 3 only, head 1 at all alike."""
+    k = torch.zeros(1, 1, 6, 2)
+    k[0, 0, 3, 0] = 1.0
+    q = torch.tensor([[[[40.0, 0.0]], [[0.0, 1.0]]]])
+    mass = attention_mass(q, k, 1.0, None, 1, 2, 2)
+    assert mass[0, 0].tolist() == pytest.approx([0.0, 1.0], abs=1e-6)
+    assert mass[0, 1].tolist() == pytest.approx([2 / 6, 2 / 6])
+
+
+def test_a_block_that_one_head_needs_has_share_one() -> None:
+    mass = torch.tensor([[[0.9, 0.1, 0.0], [0.0, 0.1, 0.2]]])
+    assert share_of_best(mass, "max").tolist() == pytest.approx([1.0, 0.5, 1.0])
+    assert share_of_best(mass, "mean").tolist() == pytest.approx([0.5, (0.1 / 0.9 + 0.5) / 2, 0.5])
+
+
+def test_scores_decay_and_spread_to_their_neighbours_by_number() -> None:
+    scores = BlockScores()
+    scores.fold(torch.tensor([2, 3, 7]), torch.tensor([1.0, 0.0, 0.2]), 0.5)
+    scores.fold(torch.tensor([2, 3, 7]), torch.tensor([0.0, 0.0, 0.2]), 0.5)
+    blocks = torch.tensor([2, 3, 7])
+    assert scores.of(blocks).tolist() == pytest.approx([0.5, 0.0, 0.2])
+    assert scores.spread(blocks, 1).tolist() == pytest.approx([0.5, 0.5, 0.2])
+    assert scores.spread(blocks, 0).tolist() == pytest.approx([0.5, 0.0, 0.2])
+    scores.forget(torch.tensor([2]))
+    scores.fold(torch.tensor([2]), torch.tensor([0.1]), 0.5)  # as new: the first observation counts whole
+    assert scores.of(torch.tensor([2])).tolist() == pytest.approx([0.1])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.floats(0, 1), st.integers(0, 30))
+def test_the_cap_takes_the_best_of_those_that_reach_the_threshold(
+    values: list[float], threshold: float, cap: int
+) -> None:
+    score = torch.tensor(values)
+    keep = staying(score, Policy(threshold=threshold, max_blocks=cap))
+    reach = score >= threshold
+    assert int(keep.sum()) == min(cap, int(reach.sum()))
+    assert not bool((keep & ~reach).any())
+    if keep.any() and (reach & ~keep).any():
+        assert score[keep].min() >= score[reach & ~keep].max()
+
+
+# -- storage ---------------------------------------------------------------------------------------------------------
+
+
+def part(first: int, n: int, seed: int = 0) -> Part:
+    draw = torch.Generator().manual_seed(seed + first)
+    k, v = torch.randn(1, n, 2, 4, generator=draw), torch.randn(1, n, 2, 4, generator=draw)
+    return Part(k, v, torch.arange(first, first + n), torch.arange(first, first + n)[None])
+
+
+def test_forks_share_a_buffer_until_one_of_them_writes() -> None:
+    one = Rows(part(0, 5), slack=8)
+    other = one.fork()
+    assert one.live.k.data_ptr() == other.live.k.data_ptr()
+    one.append(part(5, 1))
+    other.append(part(5, 1, seed=9))
+    assert one.live.k.data_ptr() != other.live.k.data_ptr()
+    assert torch.equal(one.live.k, torch.cat([part(0, 5).k, part(5, 1).k], 1))
+    assert torch.equal(other.live.k, torch.cat([part(0, 5).k, part(5, 1, seed=9).k], 1))
+
+
+def test_growing_keeps_every_row() -> None:
+    rows = Rows(part(0, 1), slack=2)
+    for i in range(1, 20):
+        rows.append(part(i, 1))
+    assert torch.equal(rows.live.k, joined([part(i, 1) for i in range(20)]).k)
+    assert rows.live.token.tolist() == list(range(20))
+
+
+def test_the_host_tier_drops_the_least_wanted_block_and_returns_the_rest_bit_for_bit() -> None:
+    tier, blocks = HostTier(limit=2, block=4), part(8, 12)
+    dropped = tier.demote([2, 3, 4], blocks, [0.5, 0.1, 0.9])
+    assert (dropped, tier.blocks, len(tier)) == ([3], [2, 4], 2)
+    back = tier.recall([2, 4], torch.device("cpu"))
+    expected = blocks.take(torch.tensor([0, 1, 2, 3, 8, 9, 10, 11]))
+    assert all(torch.equal(a, b) for a, b in zip(back, expected, strict=True))
+    assert len(tier) == 0
+
+
+def test_a_slot_of_the_host_tier_is_used_again() -> None:
+    tier = HostTier(limit=3, block=4)
+    for i in range(50):
+        tier.demote([i], part(4 * i, 4), [float(i)])
+    assert tier.held_bytes <= 2 * (3 + 1) * 4 * 2 * 4 * 4
+    assert torch.equal(tier.recall([49], torch.device("cpu")).k, part(196, 4).k)
+
+
+# -- strategies ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_every_strategy_that_runs_here_answers_and_reports_what_it_holds(family: str) -> None:
+    model, ids = build(family), tokens(300)
+    policy = Policy(window=32, block=8, sink=8, max_blocks=4, host_blocks=0)
+    used = {}
+    for name in ("full", "sliding_sparse", "sliding", "quantized"):
+        caches = strategies.Caches(model, name, policy)
+        with caches.ready():
+            cache = caches.new()
+            logits = generate.prefill(model, ids, cache, 64)
+            assert bool(torch.isfinite(logits).all())
+            used[name] = strategies.usage(cache)
+    assert used["sliding"].live_bytes < used["sliding_sparse"].live_bytes < used["full"].live_bytes
+    assert used["quantized"].live_bytes < used["full"].live_bytes
+    assert used["full"].keep_ratio == 1.0 > used["sliding_sparse"].keep_ratio > used["sliding"].keep_ratio
+
+
+def test_offloading_without_a_gpu_and_an_unknown_strategy_are_refused() -> None:
+    model = build("llama")
+    with pytest.raises(Unavailable, match="needs a GPU"):
+        strategies.Caches(model, "offload")
+    with pytest.raises(InvalidInput, match="sliding_sparse"):
+        strategies.Caches(model, "sliding-sparse")
+
+
+# -- weights and metrics ---------------------------------------------------------------------------------------------
+
+
+def test_a_fingerprint_names_the_weights_and_not_the_name() -> None:
+    one, same, other = (weights.tiny(seed)[0] for seed in (7, 7, 8))
+    assert weights.fingerprint(one) == weights.fingerprint(same) != weights.fingerprint(other)
+    same.model.layers[0].mlp.up_proj.weight[0, 0] += 1e-3
+    assert weights.fingerprint(one) != weights.fingerprint(same)
+
+
+def test_metrics_render_in_the_text_format_and_refuse_unknown_names() -> None:
+    metrics = Metrics()
+    metrics.add("requests_total", route='a"b\\c\nd', code="200")
+    metrics.observe("first_token_seconds", 0.3)
+    text = metrics.render()
+    assert r'testbed_runner_requests_total{code="200",route="a\"b\\c\nd"} 1' in text
+    assert 'testbed_runner_first_token_seconds_bucket{le="0.25"} 0' in text
+    assert 'testbed_runner_first_token_seconds_bucket{le="0.5"} 1' in text
+    assert "testbed_runner_first_token_seconds_sum 0.3" in text
+    with pytest.raises(KeyError):
+        metrics.add("request_total")
