@@ -151,6 +151,7 @@ class LlmJudge:
     def judge(self, entry: Entry, now_s: float) -> Judgment:
         name, prompt = self._question(entry, now_s)
         if name not in self._known:
+            self.n_asked += 1
             answer = self._ask(prompt)
             if isinstance(answer, Judgment):
                 self._learn(name, answer)
@@ -171,6 +172,7 @@ class LlmJudge:
     def settle(self) -> int:
         """Ask everything that waits, several at a time; how many of them could be judged."""
         waiting, self._waiting = self._waiting, {}
+        self.n_asked += len(waiting)
         with ThreadPoolExecutor(self._n_parallel) as pool:
             answers = list(pool.map(self._ask, waiting.values()))
         judged = [(n, a) for n, a in zip(waiting, answers, strict=True) if isinstance(a, Judgment)]
@@ -189,8 +191,7 @@ class LlmJudge:
             self._known.popitem(last=False)
 
     def _ask(self, prompt: str) -> Judgment | str:
-        """The judgment, or why there is none."""
-        self.n_asked += 1
+        """The judgment, or why there is none. Called from several threads: it counts nothing."""
         try:
             said = self._chat.chat([("system", _SYSTEM), ("user", prompt)], max_tokens=96)
         except HarnessError as error:

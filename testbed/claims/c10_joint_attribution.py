@@ -185,7 +185,7 @@ C10 = Claim(
     ),
     source=ARTICLE,
     definitions=(
-        "the published method gives no formula: peaks of hit rate change that match an inflection, see diagnose.heatmap",
+        "the published method gives no formula: peaks of hit rate change near an inflection (diagnose.heatmap)",
         "counterfactual: the layer whose bypass gives most of the drop back, see diagnose.blame",
         "named rightly: the most confident (or most guilty) layer is the one with the fault",
         "measured on a chain of three LRU caches, not on the pipeline: a fault is a key that leaves out the revision",

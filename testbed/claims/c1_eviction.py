@@ -152,6 +152,15 @@ def agreement(seeds: Sequence[int], size: int) -> dict[tuple[str, str], list[flo
     return out
 
 
+def nearest(limits: Sequence[Limit]) -> list[Limit]:
+    """All of them asserted; kept for the record is the one that comes nearest, for each policy."""
+    by_policy: dict[str, list[Limit]] = defaultdict(list)
+    for limit in limits:
+        if not math.isnan(limit.measured):  # a reading without requests in this stream
+            by_policy[limit.name.split(",")[0]].append(limit.check())
+    return [min(some, key=lambda limit: limit.bound - limit.measured) for some in by_policy.values()]
+
+
 def mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
@@ -268,7 +277,7 @@ def measure(tier: Tier) -> Findings:
             "bytes per entry": [{"policy": p, "bytes": bytes_per_entry(make, 1000)} for p, make in ALL.items()],
         },
         intervals=(most, as_lru, as_lfu, rivals, beaten),
-        limits=(*grid.limits, Limit("distance from the public LRU table", worst, 0.002)),
+        limits=(*nearest(grid.limits), Limit("distance from the public LRU table", worst, 0.002)),
         plot=picture(grid, scale),
     )
 

@@ -121,9 +121,9 @@ def measure(tier: Tier) -> Findings:
     interleaved = tasks(scale.n_tasks, 1)
     crossing = {str(row["context"]): float(row["read another tenant"]) for row in interleaved}
     why = (
-        f"as a prefix of the text it leaks: similarity {sum(near) / len(near):.3f} on average, {100 * share_near:.0f} % "
-        f"over {THRESHOLD}, so {100 * float(rows[0]['leaks']):.0f} % of the questions get another tenant's answer "
-        f"({100 * float(rows[1]['leaks']):.0f} % behind the gate); as a typed part of the key "
+        f"as a prefix of the text it leaks: similarity {sum(near) / len(near):.3f} on average, "
+        f"{100 * share_near:.0f} % over {THRESHOLD}, so {100 * float(rows[0]['leaks']):.0f} % of the questions get "
+        f"another tenant's answer ({100 * float(rows[1]['leaks']):.0f} % behind the gate); as a typed part of the key "
         f"{100 * float(rows[2]['leaks']):.0f} %; of interleaved requests {100 * crossing['one shared variable']:.0f} % "
         f"read another tenant from a shared variable, {100 * crossing['by trace id']:.0f} % by trace id, "
         f"{100 * crossing['by tenant|trace']:.0f} % by tenant|trace; a tenant's name with '|' in it still meets another"

@@ -12,7 +12,7 @@ expect                      metric, drop_at_least, blame, cured_by, violates, ap
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from math import nan
 from typing import Any, NamedTuple

@@ -29,7 +29,9 @@ def table(evidence: Evidence) -> list[dict[str, str]]:
     rows = _rows(evidence)
     served = _served(evidence)
     return [
-        _line("tokenizer", force["tokenizer"], _counted(rows, lambda fp: known.get(fp, {}).get("tokenizer", "unknown"))),
+        _line(
+            "tokenizer", force["tokenizer"], _counted(rows, lambda fp: known.get(fp, {}).get("tokenizer", "unknown"))
+        ),
         _line("model", _called(force), _counted(served, lambda fp: _called(known.get(fp, {"fingerprint": fp})))),
         _line("index", _called(force), _counted(rows, lambda fp: _called(known.get(fp, {"fingerprint": fp})))),
     ]

@@ -120,6 +120,8 @@ class Relay:
             )
         finally:
             self._open -= pair
+            for each in pair:
+                each.transport.abort()  # does nothing to one that was closed in good order
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if "/" in self._upstream:
@@ -225,12 +227,17 @@ class Proxy:
             self._end(server)
 
     def _end(self, server: asyncio.Server) -> None:
-        server.close()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        """Nothing stays open: no connection, no task, no socket of the loop."""
+
+        async def end() -> None:
+            server.close()
+            tasks = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.sleep(0)  # aborted transports close their sockets in the next turn of the loop
+
+        self._loop.run_until_complete(end())
         self._loop.close()
 
 

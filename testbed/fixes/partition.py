@@ -72,9 +72,7 @@ class IndexPerTenant:
         if tenant is not None:
             part = self._parts.get(tenant)
             return [] if part is None else part.search(vector, tenant=tenant, k=k, made_by=made_by)
-        hits = [
-            h for _, p in sorted(self._parts.items()) for h in p.search(vector, tenant=None, k=k, made_by=made_by)
-        ]
+        hits = [h for _, p in sorted(self._parts.items()) for h in p.search(vector, tenant=None, k=k, made_by=made_by)]
         return sorted(hits, key=lambda h: (-h.score, h.doc_id))[:k]
 
     def rows(self) -> Mapping[str, RowInfo]:

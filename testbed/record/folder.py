@@ -223,7 +223,7 @@ class RunWriter:
         durable.write_bytes(self.folder / "qrels.trec", trec.qrels(truth))
 
     def recorded(self, arm: str, arm_digest: str) -> None:
-        """An arm is complete: its ``ArmWriter`` is closed, here or in another process. Call in the order of the arms."""
+        """An arm is complete: its ``ArmWriter`` is closed, here or in a worker. Call in the order of the arms."""
         if arm in self._arms:
             raise BrokenContract(f"arm={arm!r} was recorded twice")
         self._arms[arm] = arm_digest

@@ -107,7 +107,9 @@ class Pipeline:
         ranking = self.retrieve(query)
         passages = self.passages(ranking)
         linked = self.passages(sorted({r for p in passages for r in p.refs} - {p.doc_id for p in passages}))
-        read = self.reader.read(self.expanded(query.text, query.tenant), passages, {p.doc_id: p for p in (*passages, *linked)})
+        read = self.reader.read(
+            self.expanded(query.text, query.tenant), passages, {p.doc_id: p for p in (*passages, *linked)}
+        )
         sources = tuple(Source(p.doc_id, p.version, p.text) for p in (*passages, *linked))
         return Answer(read.text, tuple(ranking), sources, read.abstained)
 

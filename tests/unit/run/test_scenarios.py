@@ -22,7 +22,9 @@ def test_scenarios_are_named_after_their_files(tmp_path: Path) -> None:
 
 
 def test_an_unknown_scenario_names_the_nearest() -> None:
-    with pytest.raises(InvalidInput, match=r"unknown scenario 'tenant-lek'; did you mean 'tenant-leak'\? \(make list\)"):
+    with pytest.raises(
+        InvalidInput, match=r"unknown scenario 'tenant-lek'; did you mean 'tenant-leak'\? \(make list\)"
+    ):
         scenarios.load("tenant-lek")
 
 

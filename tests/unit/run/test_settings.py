@@ -15,7 +15,9 @@ def test_a_level_is_a_word_or_a_number(word: str, level: float) -> None:
 
 @pytest.mark.parametrize("word", ["7", "-0.1", "nan", "inf", "much", ""])
 def test_another_level_is_refused_and_the_allowed_ones_are_named(word: str) -> None:
-    with pytest.raises(InvalidInput, match=f"POLLUTION_LEVEL={word} must be low, medium, high, or a number from 0 to 1"):
+    with pytest.raises(
+        InvalidInput, match=f"POLLUTION_LEVEL={word} must be low, medium, high, or a number from 0 to 1"
+    ):
         level_of(word)
 
 

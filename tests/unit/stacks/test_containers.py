@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import stat
 import subprocess
 import sys
@@ -18,11 +19,8 @@ from testbed.stacks.containers import Container, Sandbox
 UP = Container("redis", "id1", "sha256:1", "running", "healthy", 0, "2026-01-01T00:00:00Z", 0, False)
 
 
-class Recorded(Sandbox):
-    """A sandbox whose docker says what it was told to say."""
-
-
 def said(monkeypatch: pytest.MonkeyPatch, answers: dict[str, tuple[int, str]]) -> list[tuple[str, ...]]:
+    """Docker says what it is told to say here: exit code and output by the start of the command."""
     calls: list[tuple[str, ...]] = []
 
     def docker(self: Sandbox, *words: str, timeout_s: float = 0) -> subprocess.CompletedProcess[str]:
@@ -147,8 +145,6 @@ def test_a_service_that_does_not_get_healthy_is_named_with_its_last_words(monkey
             "OOMKilled": False,
         },
     }
-    import json
-
     said(
         monkeypatch,
         {
