@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from testbed.metrics.faithfulness import FAITHFUL, TRUE
+from testbed.metrics.grounding import ANSWER_CONTAINMENT, LEXICAL_GROUNDING
 from testbed.report.columns import Column, number
 
 # Scores in the order in which they are shown, under what name, and which are left out first on a narrow terminal.
 SHOWN = (
     ("MRR@5", "MRR@5", 0),
-    ("faithful", "faithful", 3),
-    ("true", "true", 0),
-    ("answer containment", "contains", 0),
-    ("lexical grounding", "grounding*", 3),
+    (FAITHFUL, "faithful", 3),
+    (TRUE, "true", 0),
+    (ANSWER_CONTAINMENT, "contains", 0),
+    (LEXICAL_GROUNDING, "grounding*", 3),
 )
 GROUNDING_NOTE = "* share of the answer's words that its sources hold: not faithfulness, this data set has no ledger"
 

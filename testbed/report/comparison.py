@@ -14,7 +14,7 @@ from testbed.record.folder import RunReader
 from testbed.report.catalogue import print_json
 from testbed.report.columns import Column, number, to_csv, to_markdown, to_table
 
-SHOWN = ("MRR@5", "nDCG@5", "faithful", "true", "answer containment", "leak rate", "stale rate")
+SHOWN = ("MRR@5", "nDCG@5", "faithful", "true", "answer-containment", "leak rate", "stale rate")
 
 
 def print_comparison(a: Path, b: Path, *, across: Collection[str], form: str, console: Console) -> int:

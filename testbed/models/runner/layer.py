@@ -170,7 +170,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def _prefill(self, q: torch.Tensor, new: Part, scaling: float, padding: torch.Tensor | None) -> torch.Tensor:
         self._forget_memo()
-        old = self._with_recalled(q, scaling)
+        old = self._with_recalled(q, scaling, self.policy.recall)
         part = new if old is None else joined([old, new])
         k = self._rotated(part.k, self._positions(part)).transpose(1, 2)
         passing = part.k.nbytes + part.v.nbytes + k.nbytes
@@ -184,8 +184,8 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         return out
 
     def _decode(self, q: torch.Tensor, new: Part, scaling: float, padding: torch.Tensor | None) -> torch.Tensor:
-        if self._since_pruned == 0 and len(self.host):
-            part = self._with_recalled(q, scaling)
+        if self._since_pruned == 0 and len(self.host) and self.policy.decode_recall:
+            part = self._with_recalled(q, scaling, self.policy.decode_recall)
             assert part is not None
             self._set(Rows(part, self.policy.block))
         if self._rows is None:
@@ -308,15 +308,15 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             self._scores.forget(torch.tensor(cut.losers, device=part.token.device))
         self._set(Rows(part.take(cut.stay), self.policy.block))
 
-    def _with_recalled(self, q: torch.Tensor, scaling: float) -> Part | None:
-        """The rows held so far, with those blocks from the host that these queries ask for, in their old order."""
+    def _with_recalled(self, q: torch.Tensor, scaling: float, most: int) -> Part | None:
+        """The rows held so far, with those host blocks that these queries ask for (``most`` and neighbours), in order."""
         old = None if self._rows is None else self._rows.live
         p = self.policy
-        if old is None or not len(self.host) or not p.recall:
+        if old is None or not len(self.host) or not most:
             return old
         share = self.host.wanted_by(q[:, :, -p.observe :], scaling, self._rotated)
         numbers = self.host.blocks
-        best = torch.argsort(share, descending=True, stable=True)[: p.recall].tolist()
+        best = torch.argsort(share, descending=True, stable=True)[:most].tolist()
         near = {numbers[i] + d for i in best for d in range(-p.spread, p.spread + 1)}
         back = sorted(near & set(numbers))
         self.recalled += back

@@ -41,6 +41,7 @@ class Policy:
     heads : how the scores of the heads become one: a block that *one* head needs is needed
     host_blocks : most demoted blocks per layer in host memory; 0 drops them for good
     recall : demoted blocks, with ``spread`` neighbours each, that a chunk's queries may bring back
+    decode_recall : the same for a decoded token, once per ``block`` tokens; what comes back stays until the next pruning
     positions : ``absolute`` as trained; ``compact`` renumbers the kept rows: no distance then exceeds their number
     memo : keep rotated keys while decoding (half as much again as the kept rows) instead of rotating at every token
     """
@@ -56,6 +57,7 @@ class Policy:
     heads: Literal["max", "mean"] = "max"
     host_blocks: int = 0
     recall: int = 4
+    decode_recall: int = 0
     positions: Literal["absolute", "compact"] = "absolute"
     memo: bool = True
 
@@ -63,7 +65,7 @@ class Policy:
         self._at_least("window", 1)
         self._at_least("block", 1)
         self._at_least("observe", 1)
-        for name in ("sink", "spread", "host_blocks", "recall", "threshold"):
+        for name in ("sink", "spread", "host_blocks", "recall", "decode_recall", "threshold"):
             self._at_least(name, 0)
         if self.sink % self.block:
             raise InvalidInput(f"sink={self.sink} must be a multiple of block={self.block}")
@@ -81,25 +83,25 @@ class Policy:
         """True when nothing can ever be dropped."""
         return self.threshold == 0 and self.max_blocks is None
 
-    @property
-    def recalled_rows(self) -> int:
-        """Most rows that one recall brings back."""
-        return min(self.host_blocks, self.recall * (1 + 2 * self.spread)) * self.block
+    def recalled_rows(self, blocks: int) -> int:
+        """Most rows that a recall of so many blocks brings back, neighbours included."""
+        return min(self.host_blocks, blocks * (1 + 2 * self.spread)) * self.block
 
     def rows_bound(self) -> int | None:
         """Most rows that one full-attention layer holds between two forward passes; None without ``max_blocks``.
 
         Sinks, the capped blocks, the window, the part of a block that has only half left it, up to one block of
-        decoded tokens before the next pruning, and what a recall has brought back until then.
+        decoded tokens before the next pruning, and what decoding has brought back until then.
         """
         if self.max_blocks is None:
             return None
-        return self.sink + self.max_blocks * self.block + self.window + 2 * self.block - 1 + self.recalled_rows
+        kept = self.sink + self.max_blocks * self.block + self.window
+        return kept + 2 * self.block - 1 + self.recalled_rows(self.decode_recall)
 
     def transient_rows(self, chunk: int) -> int | None:
         """Most rows of the one layer that is at work during a prefill chunk; the other layers hold ``rows_bound``."""
         bound = self.rows_bound()
-        return None if bound is None else bound + self.recalled_rows + chunk
+        return None if bound is None else bound + self.recalled_rows(self.recall) + chunk
 
     def _at_least(self, name: str, least: float) -> None:
         value = getattr(self, name)

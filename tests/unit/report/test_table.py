@@ -121,10 +121,10 @@ def test_a_version_table_is_shown_where_there_is_one() -> None:
 
 
 def test_data_without_a_ledger_is_labelled() -> None:
-    found = summary(metric="answer containment")
+    found = summary(metric="answer-containment")
     for of_arm in found["arms"].values():
         if "means" in of_arm:
-            of_arm["means"] = {"MRR@5": 1.0, "answer containment": 0.5, "lexical grounding": 0.9}
+            of_arm["means"] = {"MRR@5": 1.0, "answer-containment": 0.5, "lexical-grounding": 0.9}
             of_arm["quadrants"] = None
     text = told(found)
     assert "contains" in text and "grounding*" in text and "not faithfulness" in text

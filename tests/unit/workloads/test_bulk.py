@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from testbed.corpora.load import load
 from testbed.workloads.bulk import Waves
 from testbed.workloads.stream import Stream
@@ -22,7 +24,7 @@ def test_nothing_is_lost_or_reordered_among_edits_and_among_asks() -> None:
     for verb in ("ask", "upsert", "load"):
         assert [op.item for op in waves if op.do == verb] == [op.item for op in plain if op.do == verb]
     assert [op.index for op in waves] == list(range(len(waves)))
-    assert all(a.at_s < b.at_s for a, b in zip(waves, waves[1:], strict=False))
+    assert all(a.at_s < b.at_s for a, b in itertools.pairwise(waves))
 
 
 def test_a_stream_without_edits_stays_as_it_is() -> None:

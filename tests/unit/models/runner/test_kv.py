@@ -161,7 +161,9 @@ def test_eviction_equals_full_attention_with_the_dropped_pairs_masked(model_of: 
 # -- bounds, storage -------------------------------------------------------------------------------------------------
 
 CAPPED = Policy(window=64, block=16, sink=16, threshold=0.15, max_blocks=6)
-TWO_TIERS = Policy(window=64, block=16, sink=16, threshold=0.15, max_blocks=6, host_blocks=99, recall=2)
+TWO_TIERS = Policy(
+    window=64, block=16, sink=16, threshold=0.15, max_blocks=6, host_blocks=99, recall=2, decode_recall=1
+)
 
 
 @pytest.mark.parametrize("policy", [CAPPED, TWO_TIERS, Policy(window=1, block=4, sink=0, max_blocks=1, threshold=0.9)])
@@ -255,7 +257,15 @@ def test_lengths_around_every_border_give_finite_logits_and_agree_where_nothing_
 # -- two tiers -------------------------------------------------------------------------------------------------------
 
 EVERYTHING_RETURNS = Policy(
-    window=32, block=8, sink=8, threshold=2.0, max_blocks=0, host_blocks=10_000, recall=10_000, spread=0
+    window=32,
+    block=8,
+    sink=8,
+    threshold=2.0,
+    max_blocks=0,
+    host_blocks=10_000,
+    recall=10_000,
+    decode_recall=10_000,
+    spread=0,
 )
 
 
@@ -267,7 +277,7 @@ def test_blocks_come_back_from_the_host_bit_for_bit_and_in_order(model_of: Any) 
         generate.prefill(model, ids, whole, 200)
         layer, reference = cache.own[0], whole.own[0].rows.live
         assert len(layer.host) > 10
-        part = layer._with_recalled(torch.zeros(1, 4, 8, 16), 0.25)
+        part = layer._with_recalled(torch.zeros(1, 4, 8, 16), 0.25, 10_000)
     assert torch.equal(part.token, torch.arange(200))
     assert torch.equal(part.k, reference.k) and torch.equal(part.v, reference.v)
 
