@@ -29,7 +29,7 @@ TESTBED := $(PY) -m testbed
 PYTEST := $(PY) -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show doctor test check e2e bench install dev clean
+.PHONY: help scenario list compare show doctor claims up down ps logs test check e2e bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -58,6 +58,21 @@ show: $(STAMP) ## A recorded run again: NAME= (folder, scenario or digest).
 
 doctor: $(STAMP) ## What is installed, missing, and which extra brings it.
 	@$(TESTBED) doctor
+
+claims: $(STAMP) ## Published claims about RAG caches, measured here.
+	@$(TESTBED) claims
+
+up: $(STAMP) ## Start the Docker Compose sandbox (BACKEND=compose uses it).
+	@$(PY) -m testbed.stacks.containers up
+
+down: $(STAMP) ## Stop it and remove its containers, networks and volumes.
+	@$(PY) -m testbed.stacks.containers down
+
+ps: ## The sandbox's containers.
+	@docker compose ps --all
+
+logs: ## Their last log lines.
+	@docker compose logs --tail=50
 
 test: $(DEV_STAMP) ## All tests but whole runs: seconds to minutes.
 	@$(PYTEST) -m "not e2e"

@@ -16,7 +16,6 @@ import ast
 import json
 import os
 import platform
-import random
 import re
 import sys
 import sysconfig
@@ -29,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
+from testbed.core import seeds
 from testbed.models.runner import generate, strategies, weights
 from testbed.models.runner.kv import bytes_bound
 from testbed.models.runner.policy import Policy
@@ -63,7 +63,8 @@ def main() -> int:
     rows = {"speed": speed, "needles": needles, "perplexity": perplexity}[args.what](model, tokenizer, args)
     head = {
         "what": args.what, "model": name, "tokens": args.tokens, "chunk": args.chunk, "threads": args.threads,
-        "clock": args.clock, "torch": torch.__version__, "machine": platform.machine(), "cores": os.cpu_count(), "gpu": False,
+        "clock": args.clock, "torch": torch.__version__, "machine": platform.machine(),
+        "cores": os.cpu_count(), "gpu": False,
     }  # fmt: skip
     print(json.dumps(head))
     for row in rows:
@@ -165,7 +166,7 @@ def needle(
     tokenizer: Any, paragraphs: list[str], n: int, depth: float, seed: int
 ) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
     """(context, question, answer ids): ``n`` tokens of context and question with the code at ``depth``."""
-    draw = random.Random(seed)
+    draw = seeds.stream(seed, "needle")
     order = paragraphs[:]
     draw.shuffle(order)
     city, code = CITIES[seed % len(CITIES)], str(draw.randint(10000, 99999))

@@ -86,6 +86,10 @@ def run(
         "RESULTS_DIR": results,
     }
     chosen = settings(scenario, typed)
+    if chosen.backend == "compose":
+        from testbed.run import compose
+
+        return compose.run(chosen, as_json=as_json)
     with Progress(Console(stderr=True)) as progress:
         folder = run_scenario(chosen, Summarize(), progress)
     return print_run(folder, out(), as_json=as_json)
@@ -143,6 +147,19 @@ def doctor(as_json: Json = False) -> int:
     from testbed.run.doctor import examine
 
     return print_checks(examine(), out(), as_json=as_json)
+
+
+@app.command()
+def claims(
+    only: Annotated[list[str] | None, typer.Argument(help="Claims to measure, such as C1; all by default.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="The long tier instead of the small one.")] = False,
+    results: ResultsDir = "results",
+) -> int:
+    """Published claims about RAG caches, each measured here: its ruling, its limit, its evidence."""
+    from testbed.claims import register
+
+    register.run("full" if full else "small", only=tuple(only or ()), out=Path(results) / "claims", say=out().print)
+    return 0
 
 
 @app.command()

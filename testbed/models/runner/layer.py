@@ -309,7 +309,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self._set(Rows(part.take(cut.stay), self.policy.block))
 
     def _with_recalled(self, q: torch.Tensor, scaling: float, most: int) -> Part | None:
-        """The rows held so far, with those host blocks that these queries ask for (``most`` and neighbours), in order."""
+        """The rows held so far, with the host blocks that these queries ask for: ``most`` and their neighbours."""
         old = None if self._rows is None else self._rows.live
         p = self.policy
         if old is None or not len(self.host) or not most:

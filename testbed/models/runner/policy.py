@@ -41,7 +41,7 @@ class Policy:
     heads : how the scores of the heads become one: a block that *one* head needs is needed
     host_blocks : most demoted blocks per layer in host memory; 0 drops them for good
     recall : demoted blocks, with ``spread`` neighbours each, that a chunk's queries may bring back
-    decode_recall : the same for a decoded token, once per ``block`` tokens; what comes back stays until the next pruning
+    decode_recall : the same for a decoded token, once per ``block`` tokens; they stay until the next pruning
     positions : ``absolute`` as trained; ``compact`` renumbers the kept rows: no distance then exceeds their number
     memo : keep rotated keys while decoding (half as much again as the kept rows) instead of rotating at every token
     """
