@@ -258,9 +258,9 @@ class Service:
 
 @contextmanager
 def small_disk(
-    engine: Engine, image: str, command: list[str], *, size: str = "2m", at: str = "/data"
+    engine: Engine, image: str, command: list[str], *, size: str = "2m", at: str = "/small"
 ) -> Iterator[Service]:
-    """A container of its own, without network, whose data folder is a memory disk of that size; removed afterwards."""
+    """A container of its own, without network, with a memory disk of that size at ``at``; removed afterwards."""
     container = engine.api.containers.run(
         image,
         command,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import httpx
 
 from testbed.core.errors import BrokenContract, InvalidInput, Unavailable
+from testbed.core.ports import Passage
+from testbed.core.types import Answer, Source
+from testbed.models.reader import ABSTENTION
 
 
 class Completion(NamedTuple):
@@ -111,6 +114,44 @@ class LlmClient:
         if not isinstance(answer, dict):
             raise BrokenContract(f"{response.url} answered no JSON object: {response.text[:80]!r}")
         return answer
+
+
+class Completes(Protocol):
+    """Continues a prompt: ``LlmClient`` over HTTP, or a model in this process."""
+
+    def complete(self, prompt: str, *, max_tokens: int = 64, stop: Sequence[str] = (), seed: int = 0) -> Completion: ...
+
+
+class LlmReader:
+    """A reader that asks a model: the passages, those they refer to, the question; the first line of what it says.
+
+    Greedy, so that one server gives one answer. Every passage is a source: what a model used it does not tell. When it
+    says nothing, the reader abstains.
+    """
+
+    def __init__(self, client: Completes, *, name: str, max_tokens: int = 48) -> None:
+        self.name = f"llm:{name}@1"
+        self._client = client
+        self._max_tokens = max_tokens
+
+    def read(self, question: str, passages: Sequence[Passage], linked: Mapping[str, Passage]) -> Answer:
+        ranking = tuple(p.doc_id for p in passages)
+        shown = {p.doc_id: p for p in passages}
+        for passage in passages:
+            shown |= {ref: linked[ref] for ref in passage.refs if ref in linked and ref not in shown}
+        if not shown:
+            return Answer(ABSTENTION, ranking, abstained=True)
+        said = self._client.complete(prompt(question, list(shown.values())), max_tokens=self._max_tokens, stop=["\n"])
+        text = said.text.strip()
+        if not text:
+            return Answer(ABSTENTION, ranking, abstained=True)
+        return Answer(text, ranking, tuple(Source(p.doc_id, p.version, p.text) for p in shown.values()))
+
+
+def prompt(question: str, passages: Sequence[Passage]) -> str:
+    """What a base model is shown: it goes on after ``Answer:`` with words of the context."""
+    context = "\n".join(" ".join(p.text.split()) for p in passages)
+    return f"Context: {context}\nQuestion: {' '.join(question.split())}\nAnswer:"
 
 
 def _completion(answer: dict[str, Any], text_of: Any) -> Completion:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import shutil
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 
-from testbed.core.errors import InvalidInput, Unavailable
+from testbed.core.errors import BrokenContract, InvalidInput, Unavailable
 from testbed.models.runner.tokens import ByteTokenizer, PretrainedTokenizer, Tokenizer
 
 GEMMA = "gemma3-270m"
@@ -114,11 +116,17 @@ def _decode_once(file: Path, folder: Path) -> None:
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         model, tokenizer = _open(str(file.parent), torch.float32, None, gguf_file=file.name)
-        if hasattr(model.config, "quantization_config"):
-            del model.config.quantization_config  # the saved weights are plain float32
-        model.save_pretrained(partial)
+        # written by hand: transformers refuses to save a model that was read from GGUF, though its weights are plain now
+        plain = dict(model.named_parameters())
+        if {t.dtype for t in plain.values()} != {torch.float32}:
+            raise BrokenContract(f"{file.name} was not decoded to float32")
+        save_file({k: t.contiguous() for k, t in plain.items()}, partial / "model.safetensors", {"format": "pt"})
+        config = copy.deepcopy(model.config)
+        del config.quantization_config
+        config.save_pretrained(partial)
         tokenizer.save_pretrained(partial)
         (partial / "complete").write_text(file.name + "\n")
+        partial.chmod(0o755)  # mkdtemp makes folders that nobody else may read
         if not folder.exists():  # another process may have been faster
             partial.rename(folder)
     finally:
@@ -140,7 +148,9 @@ def _pretrained(name: str, dtype: torch.dtype, revision: str | None) -> tuple[An
 
 def _open(name: str, dtype: torch.dtype, revision: str | None, **extra: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False, **extra)
         model = AutoModelForCausalLM.from_pretrained(

@@ -61,7 +61,7 @@ def test_delta_stands_beside_the_metric_that_the_scenario_is_about() -> None:
 def test_the_story_names_cure_price_blame_witness_and_where_it_is() -> None:
     text = " ".join(told(SUMMARY).split())
     for part in (
-        "typed-tenant-key recovers 100 %; costs 0.000 true, 0.010 hit rate, p95 +0.2 ms",
+        "typed-tenant-key recovers 100 %; costs 0.000 true and 0.010 hit rate on a clean stack, 0.000 hit rate on",
         "answer 102 %, retrieval 0 %",
         "the heatmap alone says answer (confidence 0.86), which agrees",
         "150 faithful but untrue",
