@@ -1,4 +1,4 @@
-"""Another tenant's answers, rankings and vectors: a cache key, an index or a request context forgets whose question it is."""
+"""Another tenant's answers, rankings or vectors: a cache key, an index or a request context forgets who asks."""
 
 from testbed.core.scenario import Expect, Scenario, Variant
 from testbed.faults.keys import KeyPartDropped

@@ -37,7 +37,7 @@ SCENARIO = Scenario(
         ),
         Variant(
             name="tokenizer",
-            summary="the index was built with a cased tokenizer, questions are cut by an uncased one; weights unchanged",
+            summary="the index was built with a cased tokenizer, questions are cut by an uncased one; same weights",
             faults=(UnchangedSkipped(share=1.0),),
             fixes=FIXES,
             workload=Stream(upgrade="minilm", upgrade_at=0.2),

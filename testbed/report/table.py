@@ -137,8 +137,8 @@ def _heatmap(summary: Mapping[str, Any], console: Console) -> None:
     if not heat:
         return
     characters = shades.ramp(console.encoding)
-    legend = f"'{characters[0]}' none to '{characters[-1]}' all; {shades.UNKNOWN} not asked"
-    console.print(Text.assemble(("heatmap".ljust(MARGIN), "bold"), f"hit rate of the faulty arm over time ({legend})"))
+    legend = f"'{characters[0]}' none, '{characters[-1]}' all, {shades.UNKNOWN} not asked"
+    console.print(Text.assemble(("heatmap".ljust(MARGIN), "bold"), f"hit rate over time, faulty arm ({legend})"))
     for layer in heat["layers"]:
         console.print(f"  {layer:<{MARGIN - 2}}{shades.shade(heat['hits'][layer], characters)}")
         if layer == summary["hits_of"]:

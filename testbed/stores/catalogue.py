@@ -31,5 +31,7 @@ def build(store: str, namespace: str = "", chroma_url: str = "") -> Index:
 
             return ChromaIndex.at(chroma_url, namespace)
     except ModuleNotFoundError as error:
-        raise Unavailable(f"STORE={store} needs the package {error.name}; testbed doctor says which extra brings it") from error
+        raise Unavailable(
+            f"STORE={store} needs the package {error.name}; testbed doctor says which extra brings it"
+        ) from error
     raise unknown("STORE", store, STORES)

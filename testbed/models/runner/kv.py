@@ -206,6 +206,8 @@ def _attention(
     for name in ("softcap", "s_aux"):
         if kwargs.get(name) is not None:
             raise Unsupported(f"{type(module).__name__} uses {name}, which this cache does not know")
+    if attention_mask is not None and attention_mask.dim() != 2:
+        raise InvalidInput("the sliding-sparse cache takes a padding mask (batch, tokens), not one per query")
     layer = key
     if not isinstance(layer, SlidingSparseLayer):
         if key.shape[2] != query.shape[2]:

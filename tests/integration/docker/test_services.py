@@ -33,7 +33,7 @@ def test_everything_is_healthy(box: Sandbox) -> None:
 
 
 def test_redis_asks_for_its_password(box: Sandbox) -> None:
-    code, out = Engine(box.project).service("redis").container.exec_run(["redis-cli", "ping"])
+    _code, out = Engine(box.project).service("redis").container.exec_run(["redis-cli", "ping"])
     assert b"NOAUTH" in out
 
 

@@ -40,7 +40,7 @@ def test_each_way_to_be_wrong_has_its_name(vectors: list[Item], texts: list[Item
 
 def test_equal_versions_of_different_texts_are_wrong() -> None:
     """A version counter that started again meets itself: contents are compared, not numbers."""
-    index, texts = stores([pair("d", 1)], [])
+    index, _texts = stores([pair("d", 1)], [])
     assert audit(index, {"d": Text("d", 1, "a", "another text under the same number")}) == (
         Wrong("d", "vector-behind", 1, 1),
     )

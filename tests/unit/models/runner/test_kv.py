@@ -479,6 +479,21 @@ def test_a_second_attachment_and_another_cache_on_an_attached_model_are_refused(
             model(ids[:, :1], cache=cache, use_cache=True)
 
 
+def test_positions_far_beyond_the_length_are_served(model_of: Any) -> None:
+    model, ids = model_of("llama"), tokens(6)
+    places = torch.arange(9000, 9006)[None]
+    expected = model(ids, position_ids=places, use_cache=False).logits
+    with attached(model):
+        ours = model(ids, position_ids=places, cache=SlidingSparseCache(model, LOSSLESS), use_cache=True).logits
+    assert far(ours, expected) < EXACT
+
+
+def test_a_mask_per_query_is_refused(model_of: Any) -> None:
+    model, ids = model_of("llama"), tokens(6)
+    with attached(model), pytest.raises(InvalidInput, match="padding mask"):
+        model(ids, attention_mask=torch.ones(1, 1, 6, 6), use_cache=False)
+
+
 def test_the_registered_names_are_those_transformers_knows() -> None:
     assert kv.NAME in AttentionInterface._global_mapping
     assert kv.NAME in AttentionMaskInterface._global_mapping
