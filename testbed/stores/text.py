@@ -78,7 +78,7 @@ class TextStore:
 
     @classmethod
     def at(cls, url: str, namespace: str, answer_s: float = ANSWER_S) -> TextStore:
-        """A store at a URL, over a connection of its own that waits ``answer_s`` for an answer and does not try again."""
+        """A store at a URL, over a connection of its own: waits ``answer_s`` for an answer, never tries again."""
         client = redis.Redis.from_url(
             url, socket_connect_timeout=min(answer_s, _CONNECT_S), socket_timeout=answer_s, retry=None, protocol=2
         )

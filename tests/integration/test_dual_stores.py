@@ -1,4 +1,4 @@
-"""Dual writers over a real server, killed as real processes: what each design leaves behind, counted before new traffic."""
+"""Dual writers over a real server, killed as real processes: what each design leaves behind before new traffic."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_the_other_designs_leave_this_damage(
     assert killed(url, namespace, tmp_path, design, step, [FIRST, EDITS]).wrong_before_traffic == Counter(damage)
 
 
-# -- in this process, from here on: nothing needs to die ----------------------------------------------------------------
+# -- in this process, from here on: nothing needs to die ---------------------------------------------------------------
 
 
 @pytest.fixture
