@@ -13,6 +13,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ QUIET_S = 20.0  # for a question to the engine
 WAIT_S = 180.0  # for services to become healthy
 BUILD_S = 3600.0  # the first build downloads torch
 RUN_S = 4 * 3600.0
+SETTLE_S = 20.0  # for a service that died in a run to come back before it is told about
 LOG_LINES = 20
 
 
@@ -221,6 +223,16 @@ def container_of(told: Mapping[str, Any]) -> Container:
     )
 
 
+def settled(box: Sandbox, limit_s: float = SETTLE_S) -> list[Container]:
+    """The containers, once none is on its way up any more; or as they are when that takes too long."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        now = containers(box)
+        if all(c.health != "starting" and c.state != "restarting" for c in now) or time.monotonic() > deadline:
+            return now
+        time.sleep(0.5)
+
+
 def what_happened(before: Iterable[Container], after: Iterable[Container]) -> list[str]:
     """One line for each service that did not simply go on running."""
     now = {c.service: c for c in after}
@@ -273,10 +285,11 @@ def run_in_compose(argv: Sequence[str], box: Sandbox | None = None, *, limit_s: 
     before = containers(box)
     words, mounts = inside(argv)
     told = {**container_user(box), "TESTBED_IMAGES": json.dumps({c.service: c.image for c in before})}
-    code = supervised(Sandbox(box.root, {**box.env, **told}), words, mounts, limit_s)
-    for line in what_happened(before, containers(box)):
-        print(f"testbed: {line}", file=sys.stderr)
-    return code
+    try:
+        return supervised(Sandbox(box.root, {**box.env, **told}), words, mounts, limit_s)
+    finally:
+        for line in what_happened(before, settled(box)):
+            print(f"testbed: {line}", file=sys.stderr)
 
 
 def inside(argv: Sequence[str]) -> tuple[list[str], list[str]]:

