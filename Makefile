@@ -29,7 +29,7 @@ TESTBED := $(PY) -m testbed
 PYTEST := $(PY) -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show doctor claims up down ps logs test check e2e bench install dev clean
+.PHONY: help scenario list compare show doctor claims up down ps logs test check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -79,6 +79,9 @@ test: $(DEV_STAMP) ## All tests but whole runs: seconds to minutes.
 
 e2e: $(DEV_STAMP) ## Whole runs through the command line, killed ones too.
 	@$(PYTEST) -m e2e
+
+promises: $(DEV_STAMP) ## What every variant of every scenario promises, over ten seeds: an hour.
+	@PROMISES=all $(PYTEST) tests/e2e/test_promises.py
 
 check: $(DEV_STAMP) ## ruff and mypy.
 	@$(PY) -m ruff check .

@@ -60,9 +60,7 @@ def main() -> int:
     args = _arguments()
     torch.set_num_threads(args.threads)
     model, tokenizer, name = _model(args.model)
-    rows = {"speed": speed, "needles": needles, "perplexity": perplexity, "prompts": prompts}[args.what](
-        model, tokenizer, args
-    )
+    rows = {"speed": speed, "needles": needles, "perplexity": perplexity}[args.what](model, tokenizer, args)
     head = {
         "what": args.what, "model": name, "tokens": args.tokens, "chunk": args.chunk, "threads": args.threads,
         "clock": args.clock, "torch": torch.__version__, "machine": platform.machine(),
@@ -162,14 +160,6 @@ def needles(model: Any, tokenizer: Any, args: argparse.Namespace) -> Iterator[di
             "setting": setting.name, "hits": sum(hits), "of": len(hits), "by_seed": [int(h) for h in hits],
             "mean_logprob": round(sum(logprobs) / len(logprobs), 3), "keep_ratio": round(sum(keeps) / len(keeps), 3),
         }  # fmt: skip
-
-
-def prompts(_: Any, tokenizer: Any, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The needle prompts as token ids, for a program in another environment (``bench_kvpress.py``)."""
-    paragraphs = documentation()
-    for seed in range(args.seeds):
-        context, question, answer = needle(tokenizer, paragraphs, args.tokens, DEPTHS[seed % 6], seed)
-        yield {"seed": seed, "context": context[0].tolist(), "question": question[0].tolist(), "answer": answer}
 
 
 def needle(
@@ -279,7 +269,7 @@ def _model(name: str) -> tuple[Any, Any, str]:
 
 def _arguments() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=["speed", "needles", "perplexity", "prompts"])
+    p.add_argument("what", choices=["speed", "needles", "perplexity"])
     p.add_argument("--model", default=RANDOM_LLAMA)
     p.add_argument("--tokens", type=int, default=2048)
     p.add_argument("--chunk", type=int, default=1024)

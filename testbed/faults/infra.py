@@ -109,6 +109,8 @@ class Service:
         """
         told = self.state()
         restarts, pid = self.container.attrs["RestartCount"], told["Pid"]
+        if pid <= 0:  # 0 would be our own process group
+            raise Unavailable(f"{self.name} is {told['Status']}; only what runs can crash")
         try:
             os.kill(pid, signal.SIGKILL)
         except (PermissionError, ProcessLookupError) as error:

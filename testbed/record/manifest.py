@@ -7,6 +7,7 @@ number stands here. No user name, no host name, no password: results are meant t
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import re
@@ -80,7 +81,14 @@ def describe(
         "packages": packages(),
         "python": platform.python_version(),
         "host": host(),
+        "images": images(),
     }
+
+
+def images() -> dict[str, str]:
+    """Image id (sha256) by service, where the run is inside the Compose sandbox; {} elsewhere."""
+    told = json.loads(os.environ.get("TESTBED_IMAGES") or "{}")
+    return {str(service): str(image) for service, image in sorted(told.items())}
 
 
 def utc_now() -> str:

@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OLDEST_COMPOSE = (2, 26)  # the oldest that this project's tests have run with
 SERVICES = ("redis", "redis-log", "chroma")  # what a run needs; the model runner is started by `up`
 CONTAINER_USER = 10001
+HARNESS_IMAGE = "rag-testbed/testbed:local"
 QUIET_S = 20.0  # for a question to the engine
 WAIT_S = 180.0  # for services to become healthy
 BUILD_S = 3600.0  # the first build downloads torch
@@ -284,12 +285,17 @@ def run_in_compose(argv: Sequence[str], box: Sandbox | None = None, *, limit_s: 
     up(box, SERVICES)
     before = containers(box)
     words, mounts = inside(argv)
-    told = {**container_user(box), "TESTBED_IMAGES": json.dumps({c.service: c.image for c in before})}
+    told = {**container_user(box), "TESTBED_IMAGES": json.dumps({**{c.service: c.image for c in before}, **own(box)})}
     try:
         return supervised(Sandbox(box.root, {**box.env, **told}), words, mounts, limit_s)
     finally:
         for line in what_happened(before, settled(box)):
             print(f"testbed: {line}", file=sys.stderr)
+
+
+def own(box: Sandbox) -> dict[str, str]:
+    """The image of the harness itself, by service."""
+    return {"testbed": box.docker("image", "inspect", "--format", "{{.Id}}", HARNESS_IMAGE).stdout.strip()}
 
 
 def inside(argv: Sequence[str]) -> tuple[list[str], list[str]]:

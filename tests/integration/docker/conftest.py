@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from testbed.core import digest
 from testbed.core.errors import Unavailable
 from testbed.stacks import containers
 from testbed.stacks.containers import Sandbox
 
-PROJECT = "rag-testbed-test"
+PROJECT = f"rag-testbed-test-{digest.of_text(str(containers.ROOT))[:6]}"  # two checkouts do not meet
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

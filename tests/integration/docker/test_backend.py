@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from testbed.core.errors import Unavailable
 from testbed.faults.infra import Engine
 from testbed.stacks import containers
 from testbed.stacks.containers import ROOT, Sandbox
-from tests.integration.docker.conftest import needs_docker, sandbox
+from tests.integration.docker.conftest import PROJECT, needs_docker, sandbox
 
 QUERIES = ("--seed", "42", "--queries", "40")
 
@@ -55,6 +56,9 @@ def test_the_digest_is_the_embedded_one(box: Sandbox, tmp_path: Path, scenario: 
     inside = newest(Path(box.env["RESULTS_DIR"]), scenario)
     assert inside["summary"]["digest"] == embedded(scenario, tmp_path, *more)["summary"]["digest"]
     assert inside["manifest"]["status"] != "started"
+    images = inside["manifest"]["images"]
+    assert {"redis", "redis-log", "chroma", "testbed"} <= set(images)
+    assert all(re.fullmatch("sha256:[0-9a-f]{64}", image) for image in images.values())
     assert keys(Engine(box.project).service("redis")) == b"", "the run left keys behind on the shared server"
 
 
@@ -133,7 +137,7 @@ def test_the_harness_leaves_no_container_when_it_is_told_to_stop(box: Sandbox) -
 
 def test_a_service_that_never_gets_healthy_ends_with_code_3_and_its_last_words(tmp_path: Path) -> None:
     """An empty password: Redis refuses to start, again and again. Bounded, named, and no hang."""
-    broken = sandbox(tmp_path, "rag-testbed-broken")
+    broken = sandbox(tmp_path, f"{PROJECT}-broken")
     needs_docker(broken)
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "redis-password").write_text("")

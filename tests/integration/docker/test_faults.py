@@ -61,6 +61,11 @@ def test_killed_stays_dead_until_the_block_ends(engine: Engine, redis: Service) 
         assert not answers(engine)
 
 
+def test_what_does_not_run_cannot_crash(engine: Engine, redis: Service) -> None:
+    with redis.stopped(), pytest.raises(Unavailable, match="only what runs can crash"):
+        redis.crash()
+
+
 def test_stopped_ends_in_good_order(engine: Engine, redis: Service) -> None:
     with redis.stopped():
         assert redis.state()["ExitCode"] in (0, 143) and not answers(engine)
