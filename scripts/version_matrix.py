@@ -36,7 +36,7 @@ assert len(index.as_retriever(similarity_top_k=1).retrieve("a question")) == 1
 """
 CHROMA = """
 import chromadb
-held = chromadb.EphemeralClient().create_collection("c")
+held = chromadb.EphemeralClient().create_collection("held")
 held.add(ids=["a", "b"], embeddings=[[1.0, 0.0], [0.0, 1.0]])
 assert held.query(query_embeddings=[[0.9, 0.1]], n_results=1)["ids"] == [["a"]]
 """

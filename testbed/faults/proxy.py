@@ -276,7 +276,8 @@ async def _serve(listen: tuple[str, int], upstream: str, admin_at: tuple[str, in
     relay = Relay(upstream, int(os.environ.get("SEED", "0")))
     front = await asyncio.start_server(relay.serve, *listen)
     back = await asyncio.start_server(lambda r, w: admin(relay, r, w), *admin_at)
-    print(f"listening on {listen[0]}:{listen[1]}, to {upstream}", flush=True)
+    at, told = (server.sockets[0].getsockname() for server in (front, back))  # a port 0 is one that was free
+    print(f"listening on {at[0]}:{at[1]}, to {upstream}, orders at {told[0]}:{told[1]}", flush=True)
     await asyncio.gather(front.serve_forever(), back.serve_forever())
 
 

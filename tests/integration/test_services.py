@@ -25,7 +25,8 @@ pytestmark = pytest.mark.redis
 ROOT = Path(__file__).parents[2]
 
 RUN = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start its background jobs deaf to Ctrl-C
 from testbed.run.services import connect
 with connect(sys.argv[1] if len(sys.argv) > 1 else None) as service:
     service.client.set(service.namespace + "key", "value")

@@ -12,6 +12,7 @@ from testbed.core.errors import Unavailable, Unsupported
 from testbed.faults import infra
 from testbed.faults.infra import Engine, Service
 from testbed.stacks.containers import Sandbox
+from tests.integration.docker.conftest import needs_docker
 from tests.integration.docker.test_services import REDIS_CLI
 
 
@@ -166,5 +167,6 @@ def test_a_service_that_does_not_come_back_is_said_with_its_log(engine: Engine, 
 
 
 def test_a_project_that_is_not_up_is_said() -> None:
+    needs_docker(Sandbox())
     with pytest.raises(Unavailable, match=r"has 0 containers; run: make up"):
         Engine("rag-testbed-nobody").service("redis")

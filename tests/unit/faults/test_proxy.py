@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -173,17 +174,14 @@ def test_an_address_is_host_and_port(text: str) -> None:
 
 
 def test_as_a_service_it_takes_orders_on_its_admin_port(echo: str) -> None:
-    ports = []
-    for _ in range(2):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            ports.append(probe.getsockname()[1])
-    front, back = ports
     command = [sys.executable, "-m", "testbed.faults.proxy", "--to", echo]
-    command += ["--listen", f"127.0.0.1:{front}", "--admin", f"127.0.0.1:{back}"]
+    command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
-            assert process.stdout is not None and process.stdout.readline().startswith("listening on")
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            assert said.startswith("listening on")
+            front, back = (int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)(?:,|$)", said.replace(echo, "echo")))
             assert json.load(urlopen(f"http://127.0.0.1:{back}/", timeout=5))["delay_ms"] == 0
             order = Request(f"http://127.0.0.1:{back}/", data=b'{"refuse": true}')
             assert json.load(urlopen(order, timeout=5))["refuse"] is True
