@@ -24,7 +24,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 def public(name: str) -> Path | None:
     """The folder of a public set, or None where it is not: TESTBED_SHARED_DATA, else beside the repository."""
-    base = Path(os.environ.get("TESTBED_SHARED_DATA", _ROOT.parent / "shared" / "data"))
+    base = Path(os.environ.get("TESTBED_SHARED_DATA") or _ROOT.parent / "shared" / "data")
     return base / name if (base / name).is_dir() else None
 
 

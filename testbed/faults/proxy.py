@@ -272,8 +272,16 @@ async def admin(relay: Relay, reader: asyncio.StreamReader, writer: asyncio.Stre
     writer.close()
 
 
+def seed_from_environment() -> int:
+    """``SEED``; an empty one is none, because make exports a knob that is not set as an empty one."""
+    asked = os.environ.get("SEED") or "0"
+    if not (asked.isascii() and asked.isdigit()):
+        raise InvalidInput(f"SEED={asked} must be an integer >= 0 (seed of a proxy)")
+    return int(asked)
+
+
 async def _serve(listen: tuple[str, int], upstream: str, admin_at: tuple[str, int]) -> None:
-    relay = Relay(upstream, int(os.environ.get("SEED", "0")))
+    relay = Relay(upstream, seed_from_environment())
     front = await asyncio.start_server(relay.serve, *listen)
     back = await asyncio.start_server(lambda r, w: admin(relay, r, w), *admin_at)
     at, told = (server.sockets[0].getsockname() for server in (front, back))  # a port 0 is one that was free

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -173,10 +174,19 @@ def test_an_address_is_host_and_port(text: str) -> None:
         address(text)
 
 
-def test_as_a_service_it_takes_orders_on_its_admin_port(echo: str) -> None:
+def test_as_a_service_a_wrong_seed_is_one_line(echo: str) -> None:
+    command = [sys.executable, "-m", "testbed.faults.proxy", "--to", echo, "--listen", "127.0.0.1:0"]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "SEED": "x"}, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "error: SEED=x must be an integer >= 0 (seed of a proxy)\n")
+
+
+@pytest.mark.parametrize("seed", ["", "7"])
+def test_as_a_service_it_takes_orders_on_its_admin_port(echo: str, seed: str) -> None:
     command = [sys.executable, "-m", "testbed.faults.proxy", "--to", echo]
     command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    env = {**os.environ, "SEED": seed}  # empty as make exports it when nobody set it
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
             said = process.stdout.readline()
