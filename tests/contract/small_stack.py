@@ -83,9 +83,10 @@ def small_stack() -> Pipeline:
     """A new, empty pipeline with every seam that a change may need."""
     encoder = WordEncoder()
     semantic = SemanticCache(lambda text: encoder.encode([text], "query")[0], 0.99, lambda a, b: a == b, 100)
+    answer = TieredCache({"l1": MemoryCache(), "l2": semantic})
     stack = Pipeline(
         layers={
-            "answer": TieredCache({"l1": MemoryCache(), "l2": semantic}),
+            "answer": answer,
             "retrieval": MemoryCache(),
             "embedding": MemoryCache(),
             "text": MemoryCache(),
@@ -99,6 +100,7 @@ def small_stack() -> Pipeline:
         k=3,
     )
     stack.semantic = semantic  # type: ignore[attr-defined]
+    stack.tiers = answer.tiers  # type: ignore[attr-defined]
     return stack
 
 
