@@ -3,6 +3,8 @@
 from testbed.core.ports import Change
 from testbed.core.scenario import Expect, Scenario, Variant
 from testbed.faults.matching import LastMessageOnly, LooseEmbedding, ThresholdAlone
+from testbed.faults.tiers import PublishedLevel
+from testbed.fixes.lease import GateOnRead
 from testbed.fixes.matching import ExactOnly, HistoryScopedKey, SecondGate, ValidatedThreshold
 from testbed.workloads.stream import Stream
 
@@ -83,6 +85,15 @@ SCENARIO = Scenario(
             (),
             ("F1-03",),
             cured_by=("second-gate", "exact-only", "validated-threshold"),
+        ),
+        false_hit(
+            "stems",
+            "the published second level: stems and synonyms lose the order, and the words that count",
+            (PublishedLevel(),),
+            ("role-swap", "quantifier"),
+            (),
+            fixes=(GateOnRead(),),
+            cured_by=("gate-on-read",),
         ),
         false_hit(
             "boilerplate",

@@ -140,3 +140,20 @@ class RobustKey:
 
         with rekeyed(stack, self.layers, rekey):
             yield
+
+
+@dataclass(frozen=True, slots=True)
+class PromptKey:
+    """The answer key gets what the reader calls itself: its prompt and its settings.
+
+    Costs the hits between prompts, which were wrong to give.
+    """
+
+    name: str = "prompt-key"
+    layers: tuple[str, ...] = ("answer",)
+    needs: frozenset[str] = frozenset({"layers.answer", "reader"})
+
+    @contextmanager
+    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
+        with rekeyed(stack, self.layers, lambda key: key.replace(reader=stack.reader.name)):
+            yield

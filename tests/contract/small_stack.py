@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from testbed.caches.eviction import Bounded, Lru
 from testbed.caches.memory import MemoryCache
 from testbed.caches.semantic import SemanticCache
 from testbed.caches.tiered import TieredCache
@@ -16,6 +17,7 @@ from testbed.core import digest
 from testbed.core.clock import LogicalClock
 from testbed.core.names import ValueNames
 from testbed.core.types import Doc, Event, Query
+from testbed.fixes.given import Judgments
 from testbed.models.reader import ExtractiveReader
 from testbed.probes.trace import Recorder
 from testbed.run.arms import ask, changed, probed
@@ -84,10 +86,11 @@ def small_stack() -> Pipeline:
     encoder = WordEncoder()
     semantic = SemanticCache(lambda text: encoder.encode([text], "query")[0], 0.99, lambda a, b: a == b, 100)
     answer = TieredCache({"l1": MemoryCache(), "l2": semantic})
+    bounded = Bounded(MemoryCache(), lambda out: Lru(100, on_evict=out))
     stack = Pipeline(
         layers={
             "answer": answer,
-            "retrieval": MemoryCache(),
+            "retrieval": bounded,
             "embedding": MemoryCache(),
             "text": MemoryCache(),
         },
@@ -100,6 +103,7 @@ def small_stack() -> Pipeline:
         k=3,
     )
     stack.semantic = semantic  # type: ignore[attr-defined]
+    stack.bounded, stack.judgments = bounded, Judgments()  # type: ignore[attr-defined]
     stack.tiers = answer.tiers  # type: ignore[attr-defined]
     return stack
 
