@@ -4,8 +4,7 @@ from testbed.core.ports import Change
 from testbed.core.scenario import Expect, Scenario, Variant
 from testbed.faults.matching import LastMessageOnly, LooseEmbedding, ThresholdAlone
 from testbed.faults.tiers import PublishedLevel
-from testbed.fixes.lease import GateOnRead
-from testbed.fixes.matching import ExactOnly, HistoryScopedKey, SecondGate, ValidatedThreshold
+from testbed.fixes.matching import ExactOnly, GateOnRead, HistoryScopedKey, SecondGate, ValidatedThreshold
 from testbed.workloads.stream import Stream
 
 FIXES = (SecondGate(), ExactOnly(), ValidatedThreshold())

@@ -1,11 +1,11 @@
 """A judge that is never wrong about freshness, and a cache of its verdicts that is: keyed without what it was shown."""
 
 from testbed.core.scenario import Expect, Scenario, Variant
-from testbed.faults.tiers import VerdictKey
+from testbed.faults.verdicts import VerdictKey
 from testbed.fixes.given import FreshByJudge
 from testbed.fixes.guard import RevisionCheck
 from testbed.fixes.invalidate import EventInvalidation
-from testbed.fixes.lease import VerdictByInput
+from testbed.fixes.verdicts import VerdictByInput
 from testbed.workloads.stream import Stream
 
 SCENARIO = Scenario(

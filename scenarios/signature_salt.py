@@ -1,4 +1,4 @@
-"""The published signature as a key: norm, digest and second. The second ends every entry; without it, everyone shares."""
+"""The published signature as a key (norm, digest, second): the second ends every entry; without it, everyone shares."""
 
 from testbed.core.scenario import Expect, Scenario, Variant
 from testbed.faults.unstable import PublishedSignature

@@ -1,4 +1,4 @@
-"""Answers and texts that survive a change of the corpus: a key without its state, a TTL alone, a path for an identity."""
+"""Answers and texts that survive a change of the corpus: a key without its state, a TTL alone, a path as identity."""
 
 from testbed.core.ports import Change
 from testbed.core.scenario import Expect, Scenario, Variant

@@ -1,7 +1,7 @@
 """A slow fill is overtaken: documents change, the cache is cleared, and then the old answer arrives."""
 
 from testbed.core.scenario import Expect, Scenario, Variant
-from testbed.faults.tiers import SlowFill
+from testbed.faults.reordering import SlowFill
 from testbed.fixes.expiry import AbsoluteTtl
 from testbed.fixes.given import FreshByEvents
 from testbed.fixes.guard import RevisionCheck

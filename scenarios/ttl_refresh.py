@@ -1,4 +1,4 @@
-"""Expiry that does not expire: put off by every read, missing in one tier, fixed at start; what is asked most is oldest."""
+"""Expiry that does not expire: put off by every read, missing in one tier, fixed at start; the hottest is oldest."""
 
 from testbed.core.ports import Change
 from testbed.core.scenario import Expect, Scenario, Variant
@@ -39,7 +39,9 @@ SCENARIO = Scenario(
     dataset="ledger",
     variants=(
         ageing("sliding", "every hit starts the lifetime again", TtlOnly(MAX_AGE_S, sliding=True), "F11-01"),
-        ageing("two-tiers", "the first tier outlives the second, which alone expires", UnevenTiers(MAX_AGE_S), "F11-05"),
+        ageing(
+            "two-tiers", "the first tier outlives the second, which alone expires", UnevenTiers(MAX_AGE_S), "F11-05"
+        ),
         ageing("frozen", "a lifetime of five minutes, read at start, cannot be shortened", TtlOnly(300), "F11-07"),
     ),
 )

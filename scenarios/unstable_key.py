@@ -1,4 +1,4 @@
-"""A cache key that is not the same twice, or the same for two: process hash, time stamp, prompt wording, dtype, few bits."""
+"""A cache key that is not the same twice, or the same for two: process hash, time stamp, prompt, dtype, few bits."""
 
 from testbed.core.ports import Change
 from testbed.core.scenario import Expect, Scenario, Variant
@@ -65,6 +65,15 @@ SCENARIO = Scenario(
             "answer",
             0.10,
             ("F4-01", "F4-09", "F4-10"),
+            STREAM,
+        ),
+        misses(
+            "request-hash",
+            "a hash of the whole request in the key of the semantic level: no other wording is ever found",
+            KeyTurns("request"),
+            "answer",
+            0.03,
+            ("F1-04",),
             STREAM,
         ),
         misses(

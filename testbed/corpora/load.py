@@ -28,7 +28,11 @@ from testbed.corpora.twins import build_twins
 from testbed.corpora.versions import read_versions
 
 DATASETS = Path(__file__).resolve().parents[2] / "datasets"
-BUILT: dict[str, Callable[[], FactCorpus]] = {"ledger": build_ledger, "lifecycle": build_lifecycle, "twins": build_twins}
+BUILT: dict[str, Callable[[], FactCorpus]] = {
+    "ledger": build_ledger,
+    "lifecycle": build_lifecycle,
+    "twins": build_twins,
+}
 
 
 def load(spec: str) -> Corpus:

@@ -57,9 +57,9 @@ _PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     "entity": tuple((f"the {a} depot", f"the {b} depot") for a, b in (
         ("Oslo", "Bergen"), ("Madrid", "Toledo"), ("Berlin", "Bremen"), ("Vienna", "Graz"), ("Milan", "Turin"),
         ("Lyon", "Nantes"))),
-    "unit": (("freight by the kilogram", "freight by the pound"), ("storage by the megabyte", "storage by the gigabyte"),
-             ("travel by the mile", "travel by the kilometre"), ("rent by the week", "rent by the month"),
-             ("fuel by the litre", "fuel by the gallon"), ("support by the hour", "support by the minute")),
+    "unit": tuple((f"{thing} by the {a}", f"{thing} by the {b}") for thing, a, b in (
+        ("freight", "kilogram", "pound"), ("storage", "megabyte", "gigabyte"), ("travel", "mile", "kilometre"),
+        ("rent", "week", "month"), ("fuel", "litre", "gallon"), ("support", "hour", "minute"))),
     # written with hyphens, as a reader that takes a sentence for a set of words could not tell them apart otherwise
     "role-swap": tuple((f"the {a}-to-{b} transfers", f"the {b}-to-{a} transfers") for a, b in (
         ("mill", "port"), ("laboratory", "clinic"), ("archive", "library"), ("garage", "airport"),
@@ -70,9 +70,9 @@ _PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     "quantifier": (("the first inspection", "the last inspection"), ("the smallest crate", "the largest crate"),
                    ("the cheapest licence", "the dearest licence"), ("all printers", "some printers"),
                    ("the minimum booking", "the maximum booking"), ("every member", "any member")),
-    "multi-turn": (("the Amber kiosk", "the Coral kiosk"), ("licence 21", "licence 12"), ("the night ferry", "the day ferry"),
-                   ("the Lisbon office", "the Porto office"), ("the old silo", "the new silo"),
-                   ("the north ramp", "the south ramp")),
+    "multi-turn": (("the Amber kiosk", "the Coral kiosk"), ("licence 21", "licence 12"),
+                   ("the night ferry", "the day ferry"), ("the Lisbon office", "the Porto office"),
+                   ("the old silo", "the new silo"), ("the north ramp", "the south ramp")),
 }  # fmt: skip
 KINDS = tuple(_PAIRS)
 

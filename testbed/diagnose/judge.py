@@ -212,9 +212,7 @@ def measured(arm: ArmJudgement, metric: str) -> ArmJudgement:
     else:
         return arm
     value, unscored = scoring.mean(rows, metric)
-    return replace(
-        arm, scores=rows, means={**arm.means, metric: value}, unscored={**arm.unscored, metric: unscored}
-    )
+    return replace(arm, scores=rows, means={**arm.means, metric: value}, unscored={**arm.unscored, metric: unscored})
 
 
 def metric_on(metric: str, arm: ArmJudgement | None) -> str:

@@ -1,4 +1,4 @@
-"""Entries that live longer than anyone meant: expiry that a read puts off, that one tier has not, that cannot be changed."""
+"""Entries that live longer than anyone meant: expiry that a read puts off, or that one tier or one mode has not."""
 
 from __future__ import annotations
 

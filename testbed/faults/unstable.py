@@ -1,4 +1,4 @@
-"""Keys that are not the same twice, or the same for two values. A key that is handed over finished (``sealed``) is kept."""
+"""Keys that are not the same twice, or the same for two values. A finished key (``sealed``) is left as it is."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import numpy as np
 from testbed.caches.keys import blake3_bytes, encode, published_before
 from testbed.caches.rekeyed import Rekeyed
 from testbed.caches.signature import signature
+from testbed.core import digest
 from testbed.core.ports import Cache, Context
 from testbed.core.types import Key
 from testbed.stacks import wrapping
 
-Turns = Literal["process", "modified", "release", "dtype"]
+Turns = Literal["process", "modified", "release", "dtype", "request"]
 
 
 def _is_open(key: Key) -> bool:
@@ -36,12 +37,14 @@ class KeyTurns:
     - ``process``: a built-in hash, salted per process; requests go round ``n`` workers
     - ``modified``: a time stamp of the request, a file or a page
     - ``release``: the wording of the prompt, touched up every ``n`` seconds
+    - ``request``: a hash of the whole request, put before the search for near ones, which then has nothing to search in
     - ``dtype``: the bytes of the question's vector, which one of two workers holds in half precision
 
     References
     ----------
-    LMCache #2979 (hash of None per process), llama_index PR #21462 (last_modified in the hash), daimon #367 (the
-    wording of a prompt), langgraph #8009 and agent-framework PR #8629 (bytes of an array without their dtype).
+    litellm #29086 (a hash of the request as a filter), LMCache #2979 (hash of None per process), llama_index PR #21462
+    (last_modified in the hash), daimon #367 (the wording of a prompt), langgraph #8009 and agent-framework PR #8629
+    (bytes of an array without their dtype).
     """
 
     turns: Turns
@@ -65,6 +68,8 @@ class KeyTurns:
                 return key.replace(modified=str(second))
             if self.turns == "release":
                 return key.replace(prompt=f"{key.get('prompt')}, release {second // self.n}")
+            if self.turns == "request":
+                return key.replace(request=digest.of_text(key.get("text")))
             vector = _embedded(stack, key.get("text"))
             return key.replace(vector=published_before(vector.astype(np.float16 if second % 2 else np.float32)))
 

@@ -46,14 +46,24 @@ class BoundedAnswers:
             return POLICIES[self.policy](self.capacity, on_evict=out)
 
         def wrap(inner: Cache) -> Cache:
-            stack.bounded = Bounded(inner, make)
-            return stack.bounded  # type: ignore[no-any-return]
+            return Bounded(inner, make)
 
-        with wrapping.cache(stack, "answer", wrap):
-            try:
-                yield
-            finally:
-                del stack.bounded
+        with wrapping.cache(stack, "answer", wrap), _having(stack, "bounded", stack.layers["answer"]):
+            yield
+
+
+@contextmanager
+def _having(stack: Any, name: str, part: Any) -> Iterator[None]:
+    """The stack has one more part for as long as the block lasts."""
+    before = vars(stack).get(name)
+    setattr(stack, name, part)
+    try:
+        yield
+    finally:
+        if before is None:
+            delattr(stack, name)
+        else:
+            setattr(stack, name, before)
 
 
 @contextmanager
@@ -106,7 +116,7 @@ class FreshByJudge:
 
     @contextmanager
     def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
-        stack.judgments = Judgments()
+        judgments = Judgments()
 
         def read_from(key: Key, value: Any) -> list[list[Any]]:
             return [[doc_id, version] for doc_id, version, _ in sources_of(value)]
@@ -114,16 +124,11 @@ class FreshByJudge:
         def fits(mark: Any, key: Key) -> str:
             found = [(doc_id, stack.source.find(doc_id)) for doc_id, _ in mark]
             current = [[doc_id, None if doc is None else doc.version] for doc_id, doc in found]
-            why: str = stack.judgments.of(key, mark, current)
-            return why
+            return judgments.of(key, mark, current)
 
-        with _without_epoch(stack):
-            guard = wrapping.cache(stack, "answer", lambda inner: Guarded(inner, "answer", ctx, read_from, fits))
-            with guard:
-                try:
-                    yield
-                finally:
-                    del stack.judgments
+        guard = wrapping.cache(stack, "answer", lambda inner: Guarded(inner, "answer", ctx, read_from, fits))
+        with _having(stack, "judgments", judgments), guard, _without_epoch(stack):
+            yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Fixes for fills that arrive late or are merged late, and for verdicts without context."""
+"""Fixes for fills that arrive late or are merged late."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from testbed.caches.gate import same_numbers_negations_entities
-from testbed.core import digest
 from testbed.core.ports import Cache, Context
 from testbed.core.types import Key
 from testbed.fixes.guard import Guarded
@@ -87,50 +85,3 @@ class _Through:
 
     def fresh(self) -> _Through:
         return _Through(self._inner.fresh())
-
-
-@dataclass(frozen=True, slots=True)
-class GateOnRead:
-    """Answers remember their question; a hit for another question passes the gate or is refused, whatever found it.
-
-    Works with any second level, and sees only what that offers first: costs the hits that its next offer would have
-    been, and an entry's slot that two questions keep taking from each other.
-    """
-
-    name: str = "gate-on-read"
-    needs: frozenset[str] = frozenset({"layers.answer"})
-
-    @contextmanager
-    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
-        def asked(key: Key, value: Any) -> str:
-            return key.get("text")
-
-        def fits(mark: Any, key: Key) -> str:
-            text = key.get("text")
-            alike = text == mark or same_numbers_negations_entities(text, mark)
-            return "" if alike else "made for another question"
-
-        with wrapping.cache(stack, "answer", lambda inner: Guarded(inner, "answer", ctx, asked, fits)):
-            yield
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictByInput:
-    """Verdicts are cached by a digest of everything that the judge is shown.
-
-    Costs a verdict made anew for each state of the documents.
-    """
-
-    name: str = "verdict-by-input"
-    needs: frozenset[str] = frozenset({"judgments"})
-
-    @contextmanager
-    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
-        def named(inner: Callable[..., str]) -> Callable[..., str]:
-            def name_of(key: Key, read_from: Any, current: Any) -> str:
-                return f"{inner(key, read_from, current)}:{digest.of_json([list(read_from), list(current)])}"
-
-            return name_of
-
-        with wrapping.attribute(wrapping.part(stack, "judgments"), "name_of", named):
-            yield

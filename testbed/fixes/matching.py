@@ -13,6 +13,7 @@ from testbed.caches.gate import same_numbers_negations_entities
 from testbed.core import digest
 from testbed.core.ports import Context
 from testbed.core.types import Key
+from testbed.fixes.guard import Guarded
 from testbed.fixes.keys import rekeyed
 from testbed.stacks import wrapping
 
@@ -34,6 +35,31 @@ class SecondGate:
             return lambda asked, stored: gate(asked, stored) and same_numbers_negations_entities(asked, stored)
 
         return wrapping.attribute(wrapping.part(stack, "semantic"), "gate", both)
+
+
+@dataclass(frozen=True, slots=True)
+class GateOnRead:
+    """Answers remember their question; a hit for another question passes the gate or is refused, whatever found it.
+
+    Works with any second level, and sees only what that offers first: costs the hits that its next offer would have
+    been, and an entry's slot that two questions keep taking from each other.
+    """
+
+    name: str = "gate-on-read"
+    needs: frozenset[str] = frozenset({"layers.answer"})
+
+    @contextmanager
+    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
+        def asked(key: Key, value: Any) -> str:
+            return key.get("text")
+
+        def fits(mark: Any, key: Key) -> str:
+            text = key.get("text")
+            alike = text == mark or same_numbers_negations_entities(text, mark)
+            return "" if alike else "made for another question"
+
+        with wrapping.cache(stack, "answer", lambda inner: Guarded(inner, "answer", ctx, asked, fits)):
+            yield
 
 
 @dataclass(frozen=True, slots=True)
