@@ -24,14 +24,19 @@ from testbed.corpora.flat import read_flat
 from testbed.corpora.ledger import build_ledger
 from testbed.corpora.lifecycle import build_lifecycle
 from testbed.corpora.tenants import read_tenants
+from testbed.corpora.twins import build_twins
 from testbed.corpora.versions import read_versions
 
 DATASETS = Path(__file__).resolve().parents[2] / "datasets"
-BUILT: dict[str, Callable[[], FactCorpus]] = {"ledger": build_ledger, "lifecycle": build_lifecycle}
+BUILT: dict[str, Callable[[], FactCorpus]] = {
+    "ledger": build_ledger,
+    "lifecycle": build_lifecycle,
+    "twins": build_twins,
+}
 
 
 def load(spec: str) -> Corpus:
-    """A data set: ``ledger``, ``lifecycle``, or the path of a folder in a form of the table above.
+    """A data set: ``ledger``, ``lifecycle``, ``twins``, or the path of a folder in a form of the table above.
 
     A generated set is held against the SHA256SUMS of its folder under ``datasets/``, where that is there; a folder
     against its own.
