@@ -13,6 +13,8 @@ class Expect:
 
     The faulty arm's ``metric`` must fall by at least ``drop_at_least`` below the clean arm's; bypassing the layer
     ``blame`` must cure it and bypassing another must not; each fix of ``cured_by`` must recover at least 95 %.
+    ``copied_to`` are layers into which the blamed layer's values are copied, as cached vectors are into an index:
+    serving without the copy helps as well, so these are held to nothing.
     """
 
     metric: str
@@ -20,6 +22,7 @@ class Expect:
     blame: str
     cured_by: tuple[str, ...]
     violates: tuple[str, ...] = ()
+    copied_to: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
