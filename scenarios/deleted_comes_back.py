@@ -1,7 +1,7 @@
 """What was deleted or replaced is still found: a delete that matches nothing, an update that only adds."""
 
 from testbed.core.scenario import Expect, Scenario, Variant
-from testbed.faults.deletes import AppendedVersion, SharedHashSlot, WrongSelector
+from testbed.faults.deletes import AppendedVersion, EmptyMeansAll, SharedHashSlot, WrongSelector
 from testbed.fixes.reconcile import ReconcileSweep, TombstonesOnRead
 from testbed.workloads.stream import Stream
 from testbed.workloads.withdrawals import Withdrawals
@@ -49,6 +49,24 @@ SCENARIO = Scenario(
             workload=Stream(edits=("value",), about=("value",)),
             expect=Expect("MRR@5", 0.05, "index", ("reconcile-sweep",), ("lineage", "freshness")),
             anomalies=("F6-09", "F7-04", "F7-07"),
+        ),
+        Variant(
+            name="other-process",
+            summary="another process deletes: the texts are gone, the index in this one's memory was not told",
+            faults=(WrongSelector("index"),),
+            fixes=FIXES,
+            workload=Withdrawals(Stream(), n_deletes=120),
+            expect=Expect("MRR@5", 0.01, "index", BOTH, ("lineage",)),
+            anomalies=("F7-17",),
+        ),
+        Variant(
+            name="empty-list",
+            summary="a look-up of what to delete finds nothing, and an empty list stands for everything",
+            faults=(EmptyMeansAll(),),
+            fixes=(ReconcileSweep(),),
+            workload=Withdrawals(Stream(), n_deletes=40),
+            expect=Expect("MRR@5", 0.20, "index", ("reconcile-sweep",), ("lineage",)),
+            anomalies=("F8-13",),
         ),
     ),
 )

@@ -2,9 +2,9 @@
 
 from testbed.core.scenario import Expect, Scenario, Variant
 from testbed.faults.late import LateText
-from testbed.faults.lost import FailedUpserts, RecordsBelieved, VectorKept
+from testbed.faults.lost import DeletedAfterAdd, FailedUpserts, RebuildFails, RecordsBelieved, VectorKept
 from testbed.fixes.outbox import DualWrite
-from testbed.fixes.reconcile import ReadRepair, ReconcileSweep, WriteCheck
+from testbed.fixes.reconcile import BuildBeside, ReadRepair, ReconcileSweep, WriteCheck
 from testbed.workloads.stream import Stream
 from testbed.workloads.stubs import Stubs
 
@@ -55,6 +55,24 @@ SCENARIO = Scenario(
             workload=Stubs(Stream()),
             expect=Expect("MRR@5", 0.10, "index", ("reconcile-sweep",), ("lineage",)),
             anomalies=("F15-01", "F15-02"),
+        ),
+        Variant(
+            name="rebuild-fails",
+            summary="indexing again deletes first, then fails for most documents, and the request is a success",
+            faults=(RebuildFails(),),
+            fixes=(BuildBeside(), ReconcileSweep(), WriteCheck()),
+            workload=Stream(upgrade="minilm", upgrade_at=0.3),
+            expect=Expect("MRR@5", 0.20, "index", ("build-beside", "reconcile-sweep", "write-check"), ("lineage",)),
+            anomalies=("F7-10",),
+        ),
+        Variant(
+            name="delete-add-batch",
+            summary="an update deletes and adds in one batch, and the adds come first: no vector is left",
+            faults=(DeletedAfterAdd(),),
+            fixes=(ReconcileSweep(), WriteCheck()),
+            workload=Stream(edits=("value",), about=("value",)),
+            expect=Expect("MRR@5", 0.20, "index", ("reconcile-sweep", "write-check"), ("lineage",)),
+            anomalies=("F8-07",),
         ),
     ),
 )

@@ -189,3 +189,40 @@ class AppendingTexts(MisdirectedTexts):
 
     def fresh(self) -> AppendingTexts:
         return AppendingTexts(self._inner.fresh(), self._affected)
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyMeansAll:
+    """A document's chunks are looked up and deleted by their ids; where the look-up finds none, the empty list is all.
+
+    The level is the share of deletes whose look-up finds nothing, out of ``share`` at level 1.
+
+    References
+    ----------
+    infiniflow/ragflow #6607: ``chunk_ids=[]`` deletes all on one engine and none on another.
+    """
+
+    share: float = 0.1
+    name: str = "empty-means-all"
+    needs: frozenset[str] = frozenset({"index"})
+
+    def applied(self, stack: Any, ctx: Context) -> AbstractContextManager[None]:
+        return wrapping.index(stack, lambda inner: Emptied(inner, ctx, self))
+
+
+class Emptied(Misdirected):
+    def __init__(self, inner: Index, ctx: Context, fault: EmptyMeansAll) -> None:
+        super().__init__(inner, lambda doc_id: doc_id)
+        self._ctx = ctx
+        self._fault = fault
+
+    def delete(self, ids: Sequence[str]) -> None:
+        held = self._inner.rows()
+        for doc_id in ids:
+            if doc_id in held and self._ctx.affects(self._fault.name, doc_id, share=self._fault.share):
+                tenant = held[doc_id].tenant
+                self._inner.delete([i for i, row in held.items() if row.tenant == tenant])
+        self._inner.delete(ids)
+
+    def fresh(self) -> Emptied:
+        return Emptied(self._inner.fresh(), self._ctx, self._fault)

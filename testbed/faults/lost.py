@@ -148,3 +148,81 @@ class Keeping(_Forwarding):
 
     def fresh(self) -> Keeping:
         return Keeping(self._inner.fresh(), self._ctx, self._name)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedAfterAdd:
+    """An update is a delete and an add in one batch, and the engine applies the adds of a batch first.
+
+    The updated document has no vector any more. The level is the share of documents.
+
+    References
+    ----------
+    chroma-core/chroma PR #2062, #2532: delete and add of one id in one batch, the vector is missing.
+    """
+
+    name: str = "deleted-after-add"
+    needs: frozenset[str] = frozenset({"index"})
+
+    def applied(self, stack: Any, ctx: Context) -> AbstractContextManager[None]:
+        return wrapping.index(stack, lambda inner: AddsFirst(inner, ctx, self.name))
+
+
+class AddsFirst(_Forwarding):
+    def __init__(self, inner: Index, ctx: Context, name: str) -> None:
+        super().__init__(inner)
+        self._ctx = ctx
+        self._name = name
+
+    def upsert(self, rows: Sequence[Row]) -> None:
+        held = self._inner.rows()
+        updated = [r.doc_id for r in rows if r.doc_id in held and self._ctx.affects(self._name, r.doc_id)]
+        self._inner.upsert(rows)
+        self._inner.delete(updated)
+
+    def fresh(self) -> AddsFirst:
+        return AddsFirst(self._inner.fresh(), self._ctx, self._name)
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildFails:
+    """Indexing again begins by deleting what is there; then the embedding service fails, which becomes a warning.
+
+    ``share`` of the documents are not written again at level 1; the level scales it.
+
+    References
+    ----------
+    open-webui #23787: old vectors deleted, the rebuild fails, the request returns 200 and the knowledge base is empty.
+    """
+
+    share: float = 0.6
+    name: str = "rebuild-fails"
+    needs: frozenset[str] = frozenset({"index"})
+
+    def applied(self, stack: Any, ctx: Context) -> AbstractContextManager[None]:
+        return wrapping.index(stack, lambda inner: Rebuilding(inner, ctx, self, {}))
+
+
+class Rebuilding(_Forwarding):
+    """``written`` counts the writes of each (document, text), whichever index they went to."""
+
+    def __init__(self, inner: Index, ctx: Context, fault: RebuildFails, written: dict[tuple[str, str], int]) -> None:
+        super().__init__(inner)
+        self._ctx = ctx
+        self._fault = fault
+        self._written = written
+
+    def upsert(self, rows: Sequence[Row]) -> None:
+        failed = [row for row in rows if self._fails(row)]
+        if failed:
+            self._inner.delete([row.doc_id for row in rows])
+        gone = {row.doc_id for row in failed}
+        self._inner.upsert([row for row in rows if row.doc_id not in gone])
+
+    def _fails(self, row: Row) -> bool:
+        key = (row.doc_id, row.text_digest)
+        times = self._written[key] = self._written.get(key, 0) + 1
+        return times == 2 and self._ctx.affects(self._fault.name, row.doc_id, share=self._fault.share)
+
+    def fresh(self) -> Rebuilding:
+        return Rebuilding(self._inner.fresh(), self._ctx, self._fault, self._written)

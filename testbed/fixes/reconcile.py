@@ -17,27 +17,31 @@ from testbed.stacks.source import Source
 
 @dataclass(frozen=True, slots=True)
 class ReconcileSweep:
-    """After a change, the ids and texts that the index holds are compared with the record before it is searched again.
+    """After a change, and every ``period_s`` logical seconds, what the index holds is compared with the record.
 
-    What differs is written again; where that does not help, the index is built anew. Costs one listing of the index per
-    group of changes, and the rebuild when it comes to that.
+    Compared are ids and texts, before the next search. What differs is written again; where that does not help, the
+    index is built anew. Costs one listing of the index per comparison, and the rebuild when it comes to that.
     """
 
+    period_s: float = 5.0
     name: str = "reconcile-sweep"
     needs: frozenset[str] = frozenset({"index", "encoder", "source"})
 
     def applied(self, stack: Any, ctx: Context) -> AbstractContextManager[None]:
         wrapping.part(stack, "source")
-        return wrapping.index(stack, lambda inner: Reconciled(inner, stack))
+        return wrapping.index(stack, lambda inner: Reconciled(inner, stack, ctx, self.period_s))
 
 
 class Reconciled:
     """Keeps no vectors: what it writes again is embedded again."""
 
-    def __init__(self, inner: Index, stack: Any) -> None:
+    def __init__(self, inner: Index, stack: Any, ctx: Context, period_s: float) -> None:
         self._inner = inner
         self._stack = stack
+        self._ctx = ctx
+        self._period_s = period_s
         self._is_checked = False
+        self._checked_at = 0.0
 
     def upsert(self, rows: Sequence[Row]) -> None:
         self._is_checked = False
@@ -56,9 +60,9 @@ class Reconciled:
         return self._inner.rows()
 
     def _settle(self) -> None:
-        if self._is_checked:
+        if self._is_checked and self._ctx.now() < self._checked_at + self._period_s:
             return
-        self._is_checked = True
+        self._is_checked, self._checked_at = True, self._ctx.now()
         extra, missing = self._differences()
         if not extra and not missing:
             return
@@ -82,7 +86,7 @@ class Reconciled:
             self._inner.upsert(rows_of(docs, vectors, self._stack.encoder))
 
     def fresh(self) -> Reconciled:
-        return Reconciled(self._inner.fresh(), self._stack)
+        return Reconciled(self._inner.fresh(), self._stack, self._ctx, self._period_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,3 +233,44 @@ class Repaired:
 
     def fresh(self) -> Repaired:
         return Repaired(self._inner.fresh(), self._source)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildBeside:
+    """Documents that are all there already are indexed again beside the old index, which is replaced when all are in.
+
+    Costs a second index while one is built, and a listing of it. What fails leaves the old index in service.
+    """
+
+    name: str = "build-beside"
+    needs: frozenset[str] = frozenset({"index"})
+
+    def applied(self, stack: Any, ctx: Context) -> AbstractContextManager[None]:
+        return wrapping.index(stack, Beside)
+
+
+class Beside:
+    def __init__(self, inner: Index) -> None:
+        self._inner = inner
+
+    def upsert(self, rows: Sequence[Row]) -> None:
+        ids = {row.doc_id for row in rows}
+        if len(rows) < 2 or ids != set(self._inner.rows()):
+            self._inner.upsert(rows)
+            return
+        beside = self._inner.fresh()
+        beside.upsert(rows)
+        if set(beside.rows()) == ids:
+            self._inner = beside
+
+    def delete(self, ids: Sequence[str]) -> None:
+        self._inner.delete(ids)
+
+    def search(self, vector: Vectors, *, tenant: str | None, k: int, made_by: str) -> list[Hit]:
+        return self._inner.search(vector, tenant=tenant, k=k, made_by=made_by)
+
+    def rows(self) -> Mapping[str, RowInfo]:
+        return self._inner.rows()
+
+    def fresh(self) -> Beside:
+        return Beside(self._inner.fresh())

@@ -6,7 +6,7 @@ import pytest
 
 from testbed.core.scenario import Arm
 from testbed.core.types import Doc, Key, Query
-from testbed.faults.deletes import AppendedVersion, SharedHashSlot, WrongSelector
+from testbed.faults.deletes import AppendedVersion, EmptyMeansAll, SharedHashSlot, WrongSelector
 from testbed.fixes.reconcile import ReconcileSweep, TombstonesOnRead
 from testbed.run.arms import changed
 from testbed.stacks.pipeline import Pipeline
@@ -49,6 +49,13 @@ def test_of_two_documents_of_one_text_one_stays() -> None:
     copy = dataclasses.replace(next(d for d in DOCS if d.id == GONE), id=f"{GONE}-copy")
     both = deleted(SharedHashSlot(), ids=(GONE, copy.id), extra=(copy,))
     assert both.held & {GONE, copy.id} == {GONE}  # type: ignore[attr-defined]
+
+
+def test_an_empty_list_stands_for_all_documents_of_the_tenant() -> None:
+    held = deleted(EmptyMeansAll(share=1.0)).held  # type: ignore[attr-defined]
+    assert held == {d.id for d in DOCS if d.tenant == "birch"}
+    swept = deleted(EmptyMeansAll(share=1.0), ReconcileSweep()).held  # type: ignore[attr-defined]
+    assert swept == {d.id for d in DOCS} - {GONE}
 
 
 def updated(*fixes: object) -> tuple[tuple[str, ...], list[str]]:

@@ -9,8 +9,8 @@ from testbed.core.names import ValueNames
 from testbed.core.scenario import Arm
 from testbed.core.types import Doc
 from testbed.faults.late import LateText
-from testbed.faults.lost import FailedUpserts, RecordsBelieved, VectorKept
-from testbed.fixes.reconcile import ReconcileSweep, WriteCheck
+from testbed.faults.lost import DeletedAfterAdd, FailedUpserts, RebuildFails, RecordsBelieved, VectorKept
+from testbed.fixes.reconcile import BuildBeside, ReconcileSweep, WriteCheck
 from testbed.probes.trace import Recorder
 from testbed.run.arms import changed
 from testbed.run.context import RunContext
@@ -53,7 +53,18 @@ def test_a_vector_is_kept_though_its_text_changed() -> None:
     assert played(VectorKept())["acme-gateway"] == 1
 
 
-@pytest.mark.parametrize("fault", [RecordsBelieved(share=0.5), FailedUpserts(share=0.5), VectorKept()])
+def test_an_updated_document_has_no_vector_when_adds_come_first() -> None:
+    # All were indexed a second time, and gone when one of them was edited.
+    assert played(DeletedAfterAdd()) == {"acme-gateway": 2}
+    assert set(played(DeletedAfterAdd(), WriteCheck())) == ALL
+
+
+def test_a_rebuild_that_deletes_first_leaves_what_it_came_to() -> None:
+    assert 0 < len(played(RebuildFails(share=0.5))) < len(ALL)
+    assert set(played(RebuildFails(share=0.5), BuildBeside())) == ALL
+
+
+@pytest.mark.parametrize("fault", [RecordsBelieved(share=0.5), FailedUpserts(share=0.5), VectorKept(), RebuildFails()])
 def test_a_sweep_brings_every_vector_to_its_current_text(fault: Any) -> None:
     assert played(fault, ReconcileSweep()) == {i: 2 if i == "acme-gateway" else 1 for i in ALL}
 
