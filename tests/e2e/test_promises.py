@@ -61,5 +61,6 @@ def test_the_clean_arm_violates_nothing(home: Path, scenario: str, seed: int) ->
         "dict-with-losses": True,
         "freshness": True,
         "lineage": True,
+        "only-complete-values": True,
     }
     assert 0.80 <= found["means"]["MRR@5"] <= 0.97
