@@ -39,7 +39,7 @@ BUILT: dict[str, Callable[[], FactCorpus | AnswerCorpus]] = {
 
 
 def load(spec: str) -> Corpus:
-    """A data set: ``ledger``, ``lifecycle``, ``twins``, ``handbook-zh``, or the path of a folder in a form of the table.
+    """A data set: ``ledger``, ``lifecycle``, ``twins``, ``handbook-zh``, or the path of a folder in a form of the list.
 
     A generated set is held against the SHA256SUMS of its folder under ``datasets/``, where that is there; a folder
     against its own.
