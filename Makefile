@@ -11,6 +11,9 @@ A ?=
 B ?=
 ACROSS ?=
 FORMAT ?= text
+SEEDS ?= 1-5
+LEVELS ?= high
+VARIANTS ?= first
 export NAME A B ACROSS FORMAT
 export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BACKEND REDIS_URL CHROMA_URL RESULTS_DIR SCENARIOS_DIR
 
@@ -29,7 +32,7 @@ TESTBED := $(PY) -m testbed
 PYTEST := $(PY) -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show doctor claims up down ps logs test check e2e promises bench install dev clean
+.PHONY: help scenario list compare show doctor claims sweep up down ps logs test check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -58,6 +61,9 @@ show: $(STAMP) ## A recorded run again: NAME= (folder, scenario or digest).
 
 doctor: $(STAMP) ## What is installed, missing, and which extra brings it.
 	@$(TESTBED) doctor
+
+sweep: $(STAMP) ## Many runs in one table: NAME= (or all), SEEDS=1-5, LEVELS=high, VARIANTS=first.
+	@$(TESTBED) sweep $(NAME) --seeds "$(SEEDS)" --levels "$(LEVELS)" --variants "$(VARIANTS)"
 
 claims: $(STAMP) ## Published claims about RAG caches, measured here.
 	@$(TESTBED) claims

@@ -163,6 +163,37 @@ def claims(
 
 
 @app.command()
+def sweep(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all by default.")] = None,
+    seeds: Annotated[str, typer.Option(help="Such as 1-10 or 1,2,5.")] = "1-5",
+    levels: Annotated[str, typer.Option(help="Such as low,medium,0.03.")] = "high",
+    variants: Annotated[str, typer.Option(help="first, all, or names with commas.")] = "first",
+    queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "400",
+    arms: Annotated[str, typer.Option(help="The only arms to run, with spaces between; all by default.")] = "",
+    check: Annotated[bool, typer.Option("--check", help="Exit 1 where a promise is not kept.")] = False,
+    results: ResultsDir = "results",
+    as_json: Json = False,
+) -> int:
+    """Many runs in one table: variants and levels over seeds; an interrupted sweep goes on where it was."""
+    from testbed.report import sweep as report
+    from testbed.run.cells import cells, levels_of, seeds_of, variants_of
+    from testbed.run.knobs import queries_of
+
+    chosen = variants_of(scenarios or [], variants)
+    grid = cells(chosen, seeds_of(seeds), levels_of(levels), queries_of(queries or "400"), tuple(arms.split()))
+    folder = Path(results or "results") / "sweeps"
+    return report.print_sweep(_outcomes(grid, folder), folder, out(), as_json=as_json, check=check)
+
+
+def _outcomes(grid: list[Any], folder: Path) -> Any:
+    from testbed.report.progress import Progress
+    from testbed.report.sweep import outcomes
+
+    with Progress(Console(stderr=True)) as progress:
+        return outcomes(grid, folder, progress)
+
+
+@app.command()
 def version() -> int:
     """Print the version."""
     from testbed import __version__
