@@ -43,6 +43,14 @@ class Form(StrEnum):
     json = "json"
 
 
+class ListForm(StrEnum):
+    """How the scenarios are listed."""
+
+    text = "text"
+    markdown = "markdown"
+    json = "json"
+
+
 @app.command()
 def run(
     scenario: Annotated[str, typer.Argument(help="A scenario's name (see `testbed list`).")],
@@ -98,14 +106,19 @@ def run(
 @app.command("list")
 def list_(
     runs: Annotated[bool, typer.Option("--runs", help="List results folders instead of scenarios.")] = False,
+    form: Annotated[ListForm, typer.Option("--format", help="markdown is scenarios/README.md.")] = ListForm.text,
     results: ResultsDir = "results",
     as_json: Json = False,
 ) -> int:
     """The scenarios and their variants; with --runs, the results folders, half ones too."""
-    from testbed.report import catalogue
+    from testbed.report import catalogue, index
 
+    as_json = as_json or form == ListForm.json
     if runs:
         return catalogue.print_runs(Path(results), out(), as_json=as_json)
+    if form == ListForm.markdown and not as_json:
+        sys.stdout.write(index.markdown())
+        return 0
     return catalogue.print_scenarios(out(), as_json=as_json)
 
 
