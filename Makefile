@@ -32,7 +32,7 @@ TESTBED := $(PY) -m testbed
 PYTEST := $(PY) -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show doctor claims sweep up down ps logs test check e2e promises bench install dev clean
+.PHONY: help scenario list compare show doctor claims sweep matrix up down ps logs test check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -64,6 +64,9 @@ doctor: $(STAMP) ## What is installed, missing, and which extra brings it.
 
 sweep: $(STAMP) ## Many runs in one table: NAME= (or all), SEEDS=1-5, LEVELS=high, VARIANTS=first.
 	@$(TESTBED) sweep $(NAME) --seeds "$(SEEDS)" --levels "$(LEVELS)" --variants "$(VARIANTS)"
+
+matrix: $(STAMP) ## Every fix against every fault, on one SEED: table, CSV and picture.
+	@$(TESTBED) matrix $(NAME)
 
 claims: $(STAMP) ## Published claims about RAG caches, measured here.
 	@$(TESTBED) claims

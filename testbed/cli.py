@@ -198,6 +198,32 @@ def sweep(
     return report.print_sweep(_outcomes(grid, folder), folder, out(), as_json=as_json, check=check)
 
 
+@app.command()
+def matrix(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all by default.")] = None,
+    seed: Annotated[str, typer.Option(envvar="SEED", help="An integer >= 0.")] = "42",
+    variants: Annotated[str, typer.Option(help="first, all, or names with commas.")] = "",
+    queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "",
+    full: Annotated[bool, typer.Option("--full", help="All variants, 400 questions; else the first, 120.")] = False,
+    results: ResultsDir = "results",
+    as_json: Json = False,
+) -> int:
+    """Every fix against every fault: what it gives back, what it costs, what it breaks that was whole."""
+    from testbed.report import matrix as report
+    from testbed.report.progress import Progress
+    from testbed.run.cells import variants_of
+    from testbed.run.knobs import queries_of
+    from testbed.run.settings import seed_of
+
+    chosen = variants_of(scenarios or [], variants or ("all" if full else "first"))
+    folder = Path(results or "results") / "sweeps"
+    asked = queries_of(queries or ("400" if full else "120"))
+    drawn = seed_of(seed or "42")
+    with Progress(Console(stderr=True)) as progress:
+        found = report.play(chosen, drawn, asked, folder, progress)
+    return report.print_matrix(found, drawn, folder, out(), as_json=as_json)
+
+
 def _outcomes(grid: list[Any], folder: Path) -> Any:
     from testbed.report.progress import Progress
     from testbed.report.sweep import outcomes

@@ -18,8 +18,8 @@ class Row:
     """One variant at one level, over its seeds.
 
     ``drop`` is how much worse the faulty arm's ``metric`` is than the clean arm's. ``violates`` is the share of seeds
-    at which the faulty arm violates an invariant, by name, ``clean_violates`` the same of the clean arm. ``failures`` is
-    what is not as the scenario promises, by seed; ``held`` says at how many seeds it was held to that.
+    at which the faulty arm violates an invariant, by name, ``clean_violates`` the same of the clean arm. ``failures``
+    is what is not as the scenario promises, by seed; ``held`` says at how many seeds it was held to that.
     """
 
     scenario: str

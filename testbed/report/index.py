@@ -32,7 +32,7 @@ PLACES = ("library", "kv", "not expressible")
 
 
 class Anomaly(NamedTuple):
-    """A public report: ``kind`` its class, ``title`` in our words, ``reason`` why no scenario plays it, "" if one does."""
+    """A public report: ``kind`` is its class, ``title`` in our words, ``reason`` why no scenario plays it (or "")."""
 
     id: str
     kind: str
