@@ -32,7 +32,7 @@ TESTBED := $(PY) -m testbed
 PYTEST := $(PY) -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show doctor claims sweep matrix power up down ps logs test check e2e promises bench install dev clean
+.PHONY: help scenario list compare show doctor claims sweep matrix power mutants up down ps logs test check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -67,6 +67,9 @@ sweep: $(STAMP) ## Many runs in one table: NAME= (or all), SEEDS=1-5, LEVELS=hig
 
 matrix: $(STAMP) ## Every fix against every fault, on one SEED: table, CSV and picture.
 	@$(TESTBED) matrix $(NAME)
+
+mutants: $(STAMP) ## Small mistakes in the stack's code, and which rule notices each.
+	@$(PY) scripts/mutants.py $(NAME)
 
 power: $(STAMP) ## How much pollution each rule notices, and false alarms in 300 clean runs.
 	@$(TESTBED) power $(NAME)
