@@ -74,10 +74,9 @@ class Mutant:
 PIPELINE, SOURCE = "stacks/pipeline.py", "stacks/source.py"
 SEMANTIC, TIERED, REDIS = "caches/semantic.py", "caches/tiered.py", "caches/redis.py"
 FAISS, GATE, READER = "stores/faiss.py", "caches/gate.py", "models/reader.py"
-_ANSWER = "            tenant=tenant,\n            model=self.encoder.fingerprint[:12],\n            prompt=self.reader.name,\n"
-_RETRIEVAL = (
-    "            tenant=query.tenant,\n            model=self.encoder.fingerprint[:12],\n            k=str(self.k),\n"
-)
+_MODEL = "            model=self.encoder.fingerprint[:12],\n"
+_ANSWER = "            tenant=tenant,\n" + _MODEL + "            prompt=self.reader.name,\n"
+_RETRIEVAL = "            tenant=query.tenant,\n" + _MODEL + "            k=str(self.k),\n"
 _EMBEDDING = "Key.of(text=text, tenant=tenant, model=self.encoder.fingerprint[:12], role=role)"
 _EPOCH = "            epoch=str(self.source.epoch({})),\n"
 
