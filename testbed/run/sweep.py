@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import fcntl
+import gc
 import importlib.util
 import json
 import multiprocessing
@@ -21,7 +22,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -106,7 +107,7 @@ class Sweep:
         """Name, value and error of each cell, as they are done."""
         if self.n_workers <= 1 or len(missing) <= 1:
             for name, cell in missing.items():
-                yield name, *self._told(lambda name=name, cell=cell: self.make(name, cell))
+                yield name, *self._told(partial(self.make, name, cell))
             return
         with _pool(min(self.n_workers, len(missing)), self.folder) as executor:
             with _interrupts_held():
@@ -257,6 +258,7 @@ def _start(folder: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ[workers.ENV] = "1"  # the cores are taken by cells
     workers.die_with_parent()
+    gc.set_threshold(50_000, 20, 50)  # a cell makes millions of small objects, and hardly a cycle
 
 
 def _in_worker(sweep: Sweep, name: str, cell: Settings) -> Any:
