@@ -288,7 +288,7 @@ MUTANTS = (
         "            if value is not None:\n                return value\n        return None",
         "            return value\n        return None",
     ),
-    Mutant("gate-ignores-content", GATE, "        and a.content == b.content\n", ""),
+    Mutant("gate-ignores-content", GATE, "        and (a.content == b.content or _turned_round(a, b))\n", ""),
     Mutant("gate-ignores-names", GATE, "        and a.names == b.names\n", ""),
     Mutant(
         "gate-ignores-numbers",

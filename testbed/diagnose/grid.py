@@ -10,7 +10,7 @@ from typing import Any
 from testbed.diagnose import over_seeds
 from testbed.diagnose.expectations import fall
 from testbed.diagnose.over_seeds import Mean, Share
-from testbed.metrics.scores import LOWER_IS_BETTER
+from testbed.metrics.scores import is_lower_better
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def drop_is_significant(outcome: Mapping[str, Any], arm: str = "faulty") -> bool
     found = outcome["deltas"].get(arm)
     if found is None or found["low"] is None:
         return False
-    return bool(found["low"] > 0 if outcome["metric"] in LOWER_IS_BETTER else found["high"] < 0)
+    return bool(found["low"] > 0 if is_lower_better(outcome["metric"]) else found["high"] < 0)
 
 
 def violated(group: Sequence[Mapping[str, Any]], arm: str) -> dict[str, Share]:

@@ -82,7 +82,11 @@ def _index(loaded: list[Scenario]) -> list[Column]:
     return [
         Column("scenario", tuple(f"[{s.name}]({s.name.replace('-', '_')}.py)" for s in loaded), number=False),
         Column("what goes wrong", tuple(_first_line(s) for s in loaded), number=False),
-        Column("layers to blame", tuple(_list(v.expect.blame for v in s.variants) for s in loaded), number=False),
+        Column(
+            "layers to blame",
+            tuple(_list(b for v in s.variants for b in v.expect.blame.split("+")) for s in loaded),
+            number=False,
+        ),
         Column("variants", tuple(str(len(s.variants)) for s in loaded)),
         Column("fixes", tuple(_list(f.name for v in s.variants for f in v.fixes) for s in loaded), number=False),
     ]

@@ -28,10 +28,11 @@ EVERYTHING = os.environ.get("PROMISES") == "all"
 
 def promised(variant: Variant) -> tuple[str, ...]:
     """The arms that the promise speaks of: what a fix costs on a clean stack is none of it."""
-    return ("clean", "faulty", *(f"faulty+{fix}" for fix in variant.expect.cured_by), *WITHOUT)
+    bypassed = dict.fromkeys((*LAYERS, *([variant.expect.blame] if variant.expect.blame else [])))
+    without = (f"faulty-without:{layer}" for layer in bypassed)
+    return ("clean", "faulty", *(f"faulty+{fix}" for fix in variant.expect.cured_by), *without)
 
 
-WITHOUT = tuple(f"faulty-without:{layer}" for layer in LAYERS)
 CASES = {
     f"{name}-{variant.name}-{seed}": Settings(
         name, variant=variant.name, seed=seed, arms=() if EVERYTHING else promised(variant)
