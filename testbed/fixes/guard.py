@@ -109,3 +109,42 @@ class RevisionCheck:
 
         with wrapping.cache(stack, "answer", lambda inner: Guarded(inner, "answer", ctx, read_from, fits)):
             yield
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCheck:
+    """Entries carry the whole key that they were put under; a hit under another key is refused, whatever its hash.
+
+    Costs the key beside each value, and misses: two keys that share a slot keep overwriting each other.
+    """
+
+    name: str = "key-check"
+    layers: tuple[str, ...] = ("answer", "retrieval", "embedding")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset(f"layers.{layer}" for layer in self.layers)
+
+    @contextmanager
+    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
+        def mark(key: Key, value: Any) -> Any:
+            return key.digest()
+
+        def without_text(key: Key) -> str:
+            return key.without("text").digest()
+
+        def guard(layer: str) -> Callable[[Cache], Cache]:
+            # The answer cache may match a near text, so there the rest of the key must be the same.
+            if layer == "answer":
+                return lambda inner: Guarded(
+                    inner, layer, ctx, lambda k, v: without_text(k), lambda m, k: "" if m == without_text(k) else _OTHER
+                )
+            return lambda inner: Guarded(inner, layer, ctx, mark, lambda m, k: "" if m == k.digest() else _OTHER)
+
+        with ExitStack() as undo:
+            for layer in self.layers:
+                undo.enter_context(wrapping.cache(stack, layer, guard(layer)))
+            yield
+
+
+_OTHER = "put under another key"
