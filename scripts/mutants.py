@@ -419,8 +419,8 @@ MUTANTS = (
     Mutant(
         "provenance-first-source-only",
         "fixes/invalidate.py",
-        'for doc_id, *_ in value["sources"]:',
-        'for doc_id, *_ in value["sources"][:1]:',
+        "for doc_id, *_ in sources_of(value):",
+        "for doc_id, *_ in sources_of(value)[:1]:",
         fixed("semantic-drift", "all", "event-invalidation"),
     ),
     Mutant(

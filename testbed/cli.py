@@ -204,7 +204,9 @@ def matrix(
     seed: Annotated[str, typer.Option(envvar="SEED", help="An integer >= 0.")] = "42",
     variants: Annotated[str, typer.Option(help="first, all, or names with commas.")] = "",
     queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "",
-    full: Annotated[bool, typer.Option("--full", help="All variants, 400 questions; else the first, 120.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="All pairs and variants, 400 questions; else the first, 120.")
+    ] = False,
     results: ResultsDir = "results",
     as_json: Json = False,
 ) -> int:
@@ -220,7 +222,7 @@ def matrix(
     asked = queries_of(queries or ("400" if full else "120"))
     drawn = seed_of(seed or "42")
     with Progress(Console(stderr=True)) as progress:
-        found = report.play(chosen, drawn, asked, folder, progress)
+        found = report.play(chosen, drawn, asked, folder, progress, every=full)
     return report.print_matrix(found, drawn, folder, out(), as_json=as_json)
 
 

@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 from math import isnan, nan
 from typing import Any, Literal
 
+from testbed.core.ports import Change
 from testbed.core.scenario import Variant
 from testbed.diagnose.expectations import CURED, fall
 from testbed.diagnose.grid import value
 
-Effect = Literal["cures", "helps", "nothing", "harms", "could not tell", "unsupported"]
+Effect = Literal["cures", "helps", "nothing", "harms", "could not tell", "unsupported", "apart"]
 HELPS = 0.05  # a share of the drop below this, given back or added, is nothing
 
 
@@ -22,6 +23,7 @@ class Meeting:
     Parameters
     ----------
     own : the scenario itself offers the fix for this fault
+    effect : "apart" was not run, because the fix touches no part of the stack that the fault touches
     why : why it is unsupported, or why nothing can be told
     residual : how far the users of the fixed faulty stack are below those of the clean one, in units of the metric
     recovered : share of the drop that is gone; NaN where there is no clear drop
@@ -56,11 +58,33 @@ def arms(fixes: Iterable[str]) -> tuple[str, ...]:
     return ("clean", "faulty", *(f"faulty+{fix}" for fix in named), *(f"clean+{fix}" for fix in named))
 
 
+def can_meet(fix: Change, variant: Variant) -> bool:
+    """Whether the fix touches a part (a layer, the index, the context) that the variant's fault touches or that is to
+    blame. What only reads (the record, the encoder) touches nothing; a change that names no part may touch any."""
+    sore = {part for fault in variant.faults for part in _parts(fault)}
+    sore |= {layer for layer in variant.expect.blame.split("+") if layer}
+    return not sore or not _parts(fix) or bool(sore & _parts(fix))
+
+
+def _parts(change: Change) -> set[str]:
+    named = {PART_OF.get(need, need).removeprefix("layers.").partition(".")[0] for need in change.needs}
+    return named - READ_ONLY
+
+
+READ_ONLY = {"source", "encoder", "redis", "reader"}
+PART_OF = {"semantic": "answer", "tiers": "answer", "blank_index": "index"}
+
+
 def meetings(outcome: Mapping[str, Any], variant: Variant, fixes: Sequence[str]) -> list[Meeting]:
-    """What each fix does to one variant, from the outcome of a run with ``arms(fixes)``."""
+    """What each fix does to one variant, from the outcome of a run with ``arms`` of those that can meet."""
     shares = {found["fix"]: found["recovered"] for found in outcome["fixes"]}
     own = {fix.name for fix in variant.fixes}
-    return [_meeting(outcome, fix, fix in own, shares.get(fix)) for fix in fixes]
+    return [
+        _meeting(outcome, fix, fix in own, shares.get(fix))
+        if f"faulty+{fix}" in outcome["arms"]
+        else Meeting(outcome["scenario"], outcome["variant"], fix, fix in own, "apart")
+        for fix in fixes
+    ]
 
 
 def _meeting(outcome: Mapping[str, Any], fix: str, own: bool, recovered: Mapping[str, Any] | None) -> Meeting:

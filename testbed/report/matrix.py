@@ -12,7 +12,7 @@ from rich.console import Console
 from testbed.core import digest
 from testbed.core.scenario import Variant
 from testbed.diagnose.judge import plain
-from testbed.diagnose.matrix import Meeting, arms, meetings
+from testbed.diagnose.matrix import Meeting, arms, can_meet, meetings
 from testbed.record import durable
 from testbed.report.catalogue import print_json
 from testbed.report.columns import Column, number, percent, to_csv, to_table
@@ -21,7 +21,7 @@ from testbed.run import scenarios
 from testbed.run.arms import Progress
 from testbed.run.settings import Settings
 
-UNREMARKABLE = ("nothing", "unsupported", "could not tell")
+UNREMARKABLE = ("nothing", "unsupported", "could not tell", "apart")
 NOTE = (
     "residual: metric below clean, with the fault and the fix; recovered: share of the drop that is gone; on a clean "
     "stack: metric, hit rate and p95 in ms. Bytes of memory are not measured. * the scenario's own fix."
@@ -29,16 +29,29 @@ NOTE = (
 
 
 def play(
-    variants: Sequence[tuple[str, Variant]], seed: int, queries: int, folder: Path, progress: Progress
+    variants: Sequence[tuple[str, Variant]],
+    seed: int,
+    queries: int,
+    folder: Path,
+    progress: Progress,
+    *,
+    every: bool = False,
 ) -> list[Meeting]:
-    """Run every fix that a scenario knows against each of the variants, and judge what each does.
+    """Run every fix that any scenario knows against each of the variants, and judge what each does.
 
-    A variant's own fix of a name stands for every other of that name.
+    A variant's own fix of a name stands for every other of that name. Unless ``every`` is set, a fix that touches no
+    part of the stack that the fault touches is not run.
     """
-    named = list(dict.fromkeys([*scenarios.fixes(), *(fix.name for _, v in variants for fix in v.fixes)]))
-    cells = [Settings(name, variant=v.name, seed=seed, queries=queries, arms=arms(named)) for name, v in variants]
+    known = scenarios.fixes()
+    cells = []
+    for name, variant in variants:
+        mine = {**known, **{fix.name: fix for fix in variant.fixes}}
+        met = [fix.name for fix in mine.values() if every or can_meet(fix, variant)]
+        cells.append(Settings(name, variant=variant.name, seed=seed, queries=queries, arms=arms(met)))
     found = outcomes(cells, folder, progress)
-    return [m for (_, variant), outcome in zip(variants, found, strict=True) for m in meetings(outcome, variant, named)]
+    return [
+        m for (_, variant), outcome in zip(variants, found, strict=True) for m in meetings(outcome, variant, [*known])
+    ]
 
 
 def print_matrix(found: Sequence[Meeting], seed: int, folder: Path, console: Console, *, as_json: bool = False) -> int:
@@ -56,7 +69,9 @@ def print_matrix(found: Sequence[Meeting], seed: int, folder: Path, console: Con
     console.print(to_table(columns(shown), console.width, loud="OPENS"))
     console.print(NOTE, style="dim")
     others = len(found) - len(shown)
-    console.print(f"\n{others} of {len(found)} pairs are not shown: the fix does nothing there, or is unsupported")
+    console.print(
+        f"\n{others} of {len(found)} pairs are not shown: the fix does nothing there, is unsupported, or was not run"
+    )
     console.print(f"table       {stem}.csv, .json; picture {stem}.svg", soft_wrap=True)
     return 0
 
@@ -95,7 +110,13 @@ SHORT = {"metric_lost": "metric lost", "hits_lost": "hits lost", "hits_lost_faul
 # -- the picture -------------------------------------------------------------------------------------------------------
 
 CELL, LEFT, TOP = 18, 250, 190  # pixels
-COLOURS = {"unsupported": "#e8e8e8", "could not tell": "#ffffff", "harms": "#c05746", "nothing": "#f7f3e8"}
+COLOURS = {
+    "apart": "#f4f4f4",
+    "unsupported": "#d8d8d8",
+    "could not tell": "#ffffff",
+    "harms": "#c05746",
+    "nothing": "#f7f3e8",
+}
 
 
 def picture(found: Sequence[Meeting]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from testbed.core.scenario import Expect, Variant
-from testbed.diagnose.matrix import Meeting, arms, meetings
+from testbed.diagnose.matrix import Meeting, arms, can_meet, meetings
 from testbed.report.matrix import picture
 from tests.unit.diagnose.outcomes import arm, outcome
 
@@ -74,6 +74,32 @@ def test_a_fix_that_cannot_run_is_unsupported_and_says_why() -> None:
 def test_an_effect_is_read_off_the_share_of_the_drop(share: float, effect: str) -> None:
     run = outcome({name: arm(0.5) for name in arms(["cure"])}, fixes=[{"fix": "cure", "recovered": told(share)}])
     assert meetings(run, VARIANT, ["cure"])[0].effect == effect
+
+
+@pytest.mark.parametrize(
+    ("fix", "fault", "blame", "meets"),
+    [
+        ({"layers.answer"}, {"layers.answer"}, "answer", True),
+        ({"index", "source"}, {"layers.answer", "source"}, "answer", False),
+        ({"layers.answer"}, {"semantic"}, "", True),
+        ({"index"}, {"layers.embedding"}, "embedding+index", True),
+        ({"layers.tiers.l1"}, {"layers.answer"}, "answer", False),
+        ({"source"}, {"layers.answer"}, "answer", True),
+        ({"layers.answer"}, set(), "", True),
+    ],
+)
+def test_a_fix_can_meet_a_fault_where_both_touch_the_same_part(
+    fix: set[str], fault: set[str], blame: str, meets: bool
+) -> None:
+    mine, theirs = Fix("fix"), Fix("fault")
+    mine.needs, theirs.needs = frozenset(fix), frozenset(fault)
+    variant: Any = Variant("v", "", (theirs,), (), None, Expect("true", 0.1, blame, ()))  # type: ignore[arg-type]
+    assert can_meet(mine, variant) is meets  # type: ignore[arg-type]
+
+
+def test_a_pair_that_was_not_run_is_apart() -> None:
+    run = outcome({name: arm(0.5) for name in arms(["cure"])}, fixes=[{"fix": "cure", "recovered": told(0.0)}])
+    assert [m.effect for m in meetings(run, VARIANT, ["cure", "other"])] == ["nothing", "apart"]
 
 
 def test_without_a_clear_drop_nothing_can_be_told() -> None:
