@@ -11,6 +11,9 @@ A ?=
 B ?=
 ACROSS ?=
 FORMAT ?= text
+SEEDS ?= 1-5
+LEVELS ?= high
+VARIANTS ?= first
 export NAME A B ACROSS FORMAT
 export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BACKEND REDIS_URL CHROMA_URL RESULTS_DIR SCENARIOS_DIR
 
@@ -31,7 +34,7 @@ PYTEST := $(PY) -m pytest
 PARALLEL ?= --numprocesses auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show doctor claims up down ps logs test check e2e promises bench install dev clean
+.PHONY: help scenario list compare show doctor claims sweep matrix power mutants up down ps logs test check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -60,6 +63,18 @@ show: $(STAMP) ## A recorded run again: NAME= (folder, scenario or digest).
 
 doctor: $(STAMP) ## What is installed, missing, and which extra brings it.
 	@$(TESTBED) doctor
+
+sweep: $(STAMP) ## Many runs in one table: NAME= (or all), SEEDS=1-5, LEVELS=high, VARIANTS=first.
+	@$(TESTBED) sweep $(NAME) --seeds "$(SEEDS)" --levels "$(LEVELS)" --variants "$(VARIANTS)"
+
+matrix: $(STAMP) ## Every fix against every fault, on one SEED: table, CSV and picture.
+	@$(TESTBED) matrix $(NAME)
+
+mutants: $(STAMP) ## Small mistakes in the stack's code, and which rule notices each.
+	@$(PY) scripts/mutants.py $(NAME)
+
+power: $(STAMP) ## How much pollution each rule notices, and false alarms in 300 clean runs.
+	@$(TESTBED) power $(NAME)
 
 claims: $(STAMP) ## Published claims about RAG caches, measured here.
 	@$(TESTBED) claims
