@@ -152,8 +152,11 @@ def test_a_full_disk(engine: Engine, redis: Service, fsync: str, outcome: str) -
     with infra.small_disk(engine, image, command) as full:
         full.wait_until("up", lambda: full.container.exec_run(["redis-cli", "ping"])[1].strip() == b"PONG", 20)
         _, out = full.container.exec_run(["sh", "-c", write])
-        ended = full.state()["Status"] == "exited"
-        assert (b"MISCONF" in out) if outcome == "MISCONF" else ended or b"refused" in out, out[-300:]
+        if outcome == "exited":
+            full.wait_until("ended", lambda: full.state()["Status"] == "exited", 20)
+            assert full.state()["ExitCode"] != 0
+        else:
+            assert b"MISCONF" in out and full.state()["Status"] == "running", out[-300:]
     assert full.container.id not in {c.id for c in engine.api.containers.list(all=True)}
 
 
