@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from testbed.core.errors import unknown
 from testbed.core.ports import Change, Workload
 
 
@@ -72,3 +74,29 @@ def arms_of(variant: Variant, layers: tuple[str, ...]) -> tuple[Arm, ...]:
     out += [Arm(f"clean+{f.name}", (), (f,)) for f in variant.fixes]
     out += [Arm(f"faulty-without:{layer}", faulty, (), (layer,)) for layer in layers]
     return tuple(out)
+
+
+def arm_named(name: str, variant: Variant, fixes: Mapping[str, Change], layers: tuple[str, ...]) -> Arm:
+    """The arm of a name in its full form: ``faulty+fix-a+fix-b-without:answer,retrieval``, or ``clean...``.
+
+    Parameters
+    ----------
+    fixes : what may stand after a plus, by name; any fix, not only the variant's own
+    layers : what may be bypassed
+
+    Raises
+    ------
+    InvalidInput : it starts with neither ``clean`` nor ``faulty``, or names a fix or layer that is not there.
+    """
+    head, _, bypassed = name.partition("-without:")
+    base, *fixed = head.split("+")
+    if base not in ("clean", "faulty"):
+        raise unknown("arm", name, [arm.name for arm in arms_of(variant, layers)])
+    for fix in fixed:
+        if fix not in fixes:
+            raise unknown("fix", fix, fixes, f"arm {name}")
+    bypass = tuple(bypassed.split(",")) if bypassed else ()
+    for layer in bypass:
+        if layer not in layers:
+            raise unknown("layer", layer, layers, f"arm {name}")
+    return Arm(name, variant.faults if base == "faulty" else (), tuple(fixes[f] for f in fixed), bypass)

@@ -68,7 +68,8 @@ class Summarize:
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """The arms beside one another: the summary, and one score row per arm and ask."""
         arms = {name: found.judgement for name, found in judged.items()}
-        layers = [layer for arm in plan.arms if arm.name.startswith("faulty-without:") for layer in arm.bypass]
+        single = [arm for arm in plan.arms if len(arm.bypass) == 1]
+        layers = [arm.bypass[0] for arm in single if arm.name == f"faulty-without:{arm.bypass[0]}"]
         run = judge_run(arms, plan.variant.expect, layers, seed=plan.settings.seed)
         content = _header(plan, run_digest) | run.to_json()
         del content["failures"]  # told in ``expect``, where a run that is not held to all of them says so

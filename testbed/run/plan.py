@@ -9,7 +9,7 @@ from testbed.core import digest
 from testbed.core.errors import unknown
 from testbed.core.evidence import DocRow, OpRow
 from testbed.core.ports import Corpus
-from testbed.core.scenario import Arm, Scenario, Variant, arms_of
+from testbed.core.scenario import Arm, Scenario, Variant, arm_named, arms_of
 from testbed.core.types import Doc, Gold, Op, Query, Upgrade
 from testbed.corpora.load import load as load_corpus
 from testbed.run import scenarios
@@ -47,17 +47,19 @@ def make(settings: Settings, layers: tuple[str, ...]) -> Plan:
         corpus=corpus,
         ops=ops,
         gold=truth(corpus, ops),
-        arms=chosen(arms_of(variant, layers), settings.arms),
+        arms=chosen(variant, settings, layers),
     )
 
 
-def chosen(arms: tuple[Arm, ...], names: tuple[str, ...]) -> tuple[Arm, ...]:
-    """The arms of these names, in their order; all when none is named."""
-    known = [arm.name for arm in arms]
-    for name in names:
-        if name not in known:
-            raise unknown("arm", name, known)
-    return tuple(arm for arm in arms if not names or arm.name in names)
+def chosen(variant: Variant, settings: Settings, layers: tuple[str, ...]) -> tuple[Arm, ...]:
+    """The arms of the variant, or those that the settings name, in the order in which they are named."""
+    standard = {arm.name: arm for arm in arms_of(variant, layers)}
+    if not settings.arms:
+        return tuple(standard.values())
+    if set(settings.arms) <= set(standard):
+        return tuple(standard[name] for name in settings.arms)
+    fixes = {**scenarios.fixes(settings.scenarios_dir), **{fix.name: fix for fix in variant.fixes}}
+    return tuple(standard.get(name) or arm_named(name, variant, fixes, layers) for name in settings.arms)
 
 
 def truth(corpus: Corpus, ops: tuple[Op, ...]) -> dict[int, Gold]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from testbed.core.errors import InvalidInput, unknown
+from testbed.core.ports import Change
 from testbed.core.scenario import Scenario
 
 
@@ -48,3 +49,13 @@ def load(name: str, given: Path | None = None) -> Scenario:
     if scenario.name != name:
         raise InvalidInput(f"{path} defines scenario {scenario.name!r}; expected {name!r}, as its file is named")
     return scenario
+
+
+def fixes(given: Path | None = None) -> dict[str, Change]:
+    """Every fix that a scenario uses, by name: a fix does not know which fault it faces, so any can be tried on any."""
+    found: dict[str, Change] = {}
+    for name in names(given):
+        for variant in load(name, given).variants:
+            for fix in variant.fixes:
+                found.setdefault(fix.name, fix)
+    return dict(sorted(found.items()))

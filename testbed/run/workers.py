@@ -130,7 +130,7 @@ def _start(job: Job) -> None:
     """Once per worker: load the plan and connect. Ctrl-C is for the parent, which ends its workers itself."""
     global _here
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with_parent()
+    die_with_parent()
     plan = planning.make(job.settings, LAYERS)
     _here = Recording(job, plan, services.client_at(job.redis_url), lambda what, done, of: None), plan.arms
 
@@ -141,7 +141,7 @@ def _in_worker(number: int) -> Outcome:
     return recording(arms[number])
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """A parent that was killed cannot tell: watch for it."""
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -176,7 +176,8 @@ def test_an_address_is_host_and_port(text: str) -> None:
 
 def test_as_a_service_a_wrong_seed_is_one_line(echo: str) -> None:
     command = [sys.executable, "-m", "testbed.faults.proxy", "--to", echo, "--listen", "127.0.0.1:0"]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "SEED": "x"}, capture_output=True, text=True, timeout=60)
+    env = {**os.environ, "SEED": "x"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (2, "error: SEED=x must be an integer >= 0 (seed of a proxy)\n")
 
 

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from testbed.core import digest
+from testbed.core.errors import InvalidInput
 from testbed.core.types import Doc, Gold, Op, Query, Upgrade
-from testbed.run import plan
+from testbed.run import plan, scenarios
+from testbed.run.settings import Settings
 
 OLD, NEW, OTHER = Doc("d", "old", "a"), Doc("d", "new", "a", 2), Doc("e", "other", "a")
 ASK = Query("q", "how long?", "a", "t-1")
@@ -52,3 +56,39 @@ def test_every_op_is_a_row_and_texts_go_by_digest() -> None:
 def test_revisions_are_dated_by_the_op_that_brought_them() -> None:
     assert [(r.doc_id, r.version, r.introduced) for r in plan.doc_rows(OPS)] == [("d", 1, 0), ("e", 1, 0), ("d", 2, 2)]
     assert set(plan.texts(OPS)) == {"old", "new", "other", "how long?"}
+
+
+LAYERS = ("answer", "retrieval")
+
+
+def arms(*names: str) -> list[tuple[str, list[str], list[str], tuple[str, ...]]]:
+    variant = scenarios.load("tenant-leak").variants[0]
+    found = plan.chosen(variant, Settings("tenant-leak", arms=names), LAYERS)
+    return [(a.name, [f.name for f in a.faults], [f.name for f in a.fixes], a.bypass) for a in found]
+
+
+def test_arms_that_no_variant_lists_are_found_by_their_full_name() -> None:
+    fault = scenarios.load("tenant-leak").variants[0].faults[0].name
+    assert arms("clean-without:answer", "faulty+re-embed+hard-partition-without:answer,retrieval", "faulty") == [
+        ("clean-without:answer", [], [], ("answer",)),
+        (
+            "faulty+re-embed+hard-partition-without:answer,retrieval",
+            [fault],
+            ["re-embed", "hard-partition"],
+            ("answer", "retrieval"),
+        ),
+        ("faulty", [fault], [], ()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("fauty", "unknown arm 'fauty'; did you mean 'faulty'"),
+        ("faulty+hard-partitions", "unknown fix 'hard-partitions'; did you mean 'hard-partition'"),
+        ("faulty-without:answers", "unknown layer 'answers'; did you mean 'answer'"),
+    ],
+)
+def test_an_arm_of_parts_that_are_not_there_says_what_is(name: str, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        arms(name)

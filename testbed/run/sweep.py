@@ -1,0 +1,203 @@
+"""Many runs, of each of which one JSON value is kept: interrupted at any moment, a sweep goes on where it was.
+
+A cell is named by the digest of everything that its value depends on: the settings, the scenario's file, the data, the
+code of this package, the packages it runs on, and what is measured. The value is written in one step, with its own
+digest; before it is used again both are checked, and a cell that is not whole is run anew.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from testbed.core import digest
+from testbed.core.errors import InvalidInput, Unavailable
+from testbed.corpora.load import load as load_corpus
+from testbed.record import durable, manifest
+from testbed.run import scenarios, workers
+from testbed.run.arms import Progress
+from testbed.run.execute import Judge, run_scenario
+from testbed.run.settings import Settings
+
+FORMAT = 1
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+class Measure(NamedTuple):
+    """What is kept of a finished results folder: a function of a module (it travels to worker processes) -> JSON.
+
+    ``name`` tells two measures of the same run apart; change it when the function changes its mind.
+    """
+
+    name: str
+    of: Callable[[Path], Any]
+
+
+class Done(NamedTuple):
+    """A cell's value; ``reused`` when an earlier sweep had it."""
+
+    settings: Settings
+    value: Any
+    reused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Where a sweep keeps its cells, and how it makes them.
+
+    Parameters
+    ----------
+    folder : cells are kept in ``<folder>/cells``; may be shared by sweeps of different measures
+    judge : picklable, as for a single run
+    n_workers : processes; each runs one cell at a time
+    """
+
+    folder: Path
+    judge: Judge
+    measure: Measure
+    n_workers: int = 1
+
+    def run(self, cells: Sequence[Settings], progress: Progress = lambda what, done, of: None) -> list[Done]:
+        """The value of every cell, in the order given; a cell that is given twice is run once.
+
+        Raises
+        ------
+        HarnessError : a cell's own; what is finished by then is kept.
+        """
+        (self.folder / "cells").mkdir(parents=True, exist_ok=True)
+        names = [fingerprint(cell, self.measure.name) for cell in cells]
+        found = {name: _read(self._path(name), name) for name in dict.fromkeys(names)}
+        missing = {name: cell for name, cell in zip(names, cells, strict=True) if found[name] is None}
+        progress(f"cells ({len(found) - len(missing)} reused)", 0, len(missing))
+        for done, (name, value) in enumerate(self._made(missing), start=1):
+            found[name] = {"value": value}
+            progress(f"cells ({len(found) - len(missing)} reused)", done, len(missing))
+        values = {name: cell["value"] for name, cell in found.items() if cell is not None}
+        return [Done(c, values[n], n not in missing) for n, c in zip(names, cells, strict=True)]
+
+    def _path(self, name: str) -> Path:
+        return self.folder / "cells" / f"{name}.json"
+
+    def _made(self, missing: Mapping[str, Settings]) -> Iterator[tuple[str, Any]]:
+        if self.n_workers <= 1 or len(missing) <= 1:
+            for name, cell in missing.items():
+                yield name, self.make(name, cell)
+            return
+        with _pool(self.n_workers) as executor:
+            waiting: dict[Future[Any], str] = {executor.submit(self.make, n, cell): n for n, cell in missing.items()}
+            try:
+                for future in as_completed(waiting):
+                    yield waiting[future], future.result()
+            except BrokenProcessPool as error:
+                raise Unavailable(
+                    f"a process of the sweep died; what is finished is kept in {self.folder}; run it again to go on"
+                ) from error
+
+    def make(self, name: str, cell: Settings) -> Any:
+        """Run one cell, keep its value, drop its results folder."""
+        scratch = self.folder / "scratch" / name
+        shutil.rmtree(scratch, ignore_errors=True)  # of a sweep that was killed
+        try:
+            value = self.measure.of(run_scenario(replace(cell, results_dir=scratch), self.judge))
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        told = {"format": FORMAT, "cell": name, "measure": self.measure.name, "settings": _told(cell), "value": value}
+        durable.write_bytes(self._path(name), digest.canonical(told | {"digest": digest.of_json(told)}) + b"\n")
+        return value
+
+
+def fingerprint(cell: Settings, measure: str) -> str:
+    """32 hex digits over everything that the value of a cell depends on."""
+    return digest.of_json(
+        {
+            "settings": _told(cell),
+            "scenario": digest.of_bytes(scenarios.source(cell.scenario, cell.scenarios_dir).read_bytes()),
+            "data": _data_digest(cell.dataset or scenarios.load(cell.scenario, cell.scenarios_dir).dataset),
+            "code": code_digest(),
+            "stack": _stack_digest(cell.stack),
+            "packages": manifest.packages(),
+            "measure": measure,
+        }
+    )[:32]
+
+
+def n_workers(cells: int) -> int:
+    """How many processes a sweep of so many cells may use: ``$TESTBED_WORKERS``, else one a core."""
+    asked = os.environ.get(workers.ENV, "")
+    if asked and (not asked.isdigit() or int(asked) < 1):
+        raise InvalidInput(f"{workers.ENV}={asked} must be a whole number >= 1")
+    return max(1, min(cells, int(asked) if asked else os.cpu_count() or 1))
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """Digest of this package's source files: another line of code may be another value."""
+    files = sorted(_PACKAGE.rglob("*.py"))
+    return digest.of_parts((f.relative_to(_PACKAGE).as_posix(), digest.of_bytes(f.read_bytes())) for f in files)
+
+
+def _stack_digest(stack: str) -> str:
+    """Digest of the module of a user's own stack; "" for one of ours, whose code is counted already."""
+    module, colon, _ = stack.partition(":")
+    if not colon:
+        return ""
+    found = importlib.util.find_spec(module)
+    if found is None or found.origin is None:
+        raise InvalidInput(f"STACK={stack}: there is no module {module}")
+    return digest.of_bytes(Path(found.origin).read_bytes())
+
+
+@lru_cache(maxsize=8)
+def _data_digest(dataset: str) -> str:
+    return load_corpus(dataset).digest
+
+
+def _told(cell: Settings) -> dict[str, Any]:
+    """The settings that a value depends on: not where results go, nor which server holds the caches."""
+    told = asdict(cell)
+    for name in ("results_dir", "redis_url", "chroma_url", "argv"):
+        del told[name]
+    return told | {"arms": list(cell.arms), "scenarios_dir": str(cell.scenarios_dir or "")}
+
+
+def _read(path: Path, name: str) -> dict[str, Any] | None:
+    """A finished cell; None when it is not there or not whole."""
+    try:
+        told = json.loads(path.read_bytes())
+        said = told.pop("digest")
+        whole = told["format"] == FORMAT and told["cell"] == name and said == digest.of_json(told)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return told if whole else None
+
+
+@contextmanager
+def _pool(n: int) -> Iterator[ProcessPoolExecutor]:
+    """Worker processes that end with this one, however it ends."""
+    executor = ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn"), initializer=_start)
+    try:
+        yield executor
+    except BaseException:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            child.terminate()  # not kill: it has a server of its own to stop
+        raise
+    executor.shutdown()
+
+
+def _start() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ[workers.ENV] = "1"  # the cores are taken by cells
+    workers.die_with_parent()
