@@ -15,9 +15,9 @@ import pytest
 
 from testbed.core.errors import Unavailable
 from testbed.faults.infra import Engine
-from testbed.stacks import containers
-from testbed.stacks.containers import ROOT, Sandbox
-from tests.integration.docker.conftest import PROJECT, needs_docker, sandbox
+from testbed.stacks import containers, sandbox
+from testbed.stacks.sandbox import ROOT, Sandbox
+from tests.integration.docker.conftest import PROJECT, needs_docker, own_sandbox
 
 QUERIES = ("--seed", "42", "--queries", "40")
 
@@ -137,16 +137,16 @@ def test_the_harness_leaves_no_container_when_it_is_told_to_stop(box: Sandbox) -
 
 def test_a_service_that_never_gets_healthy_ends_with_code_3_and_its_last_words(tmp_path: Path) -> None:
     """An empty password: Redis refuses to start, again and again. Bounded, named, and no hang."""
-    broken = sandbox(tmp_path, f"{PROJECT}-broken")
+    broken = own_sandbox(tmp_path, f"{PROJECT}-broken")
     needs_docker(broken)
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "redis-password").write_text("")
     started = time.monotonic()
     try:
         with pytest.raises(Unavailable) as said:
-            containers.up(broken, ("redis",), wait_s=10)
+            sandbox.up(broken, ("redis",), wait_s=10)
         assert time.monotonic() - started < 60
         assert said.value.exit_code == 3
         assert "redis is " in str(said.value) and "no password in /run/secrets/redis-password" in str(said.value)
     finally:
-        containers.down(broken)
+        sandbox.down(broken)

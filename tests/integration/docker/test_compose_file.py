@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from testbed.stacks.containers import ROOT, Sandbox
-from tests.integration.docker.conftest import needs_docker, sandbox
+from testbed.stacks.sandbox import ROOT, Sandbox
+from tests.integration.docker.conftest import needs_docker, own_sandbox
 
 LONG_RUNNING = ("redis", "redis-log", "chroma", "model-runner", "model-runner-gpu", "redis-proxy", "prometheus")
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    box: Sandbox = sandbox(tmp_path_factory.mktemp("config"), "rag-testbed-config")
+    box: Sandbox = own_sandbox(tmp_path_factory.mktemp("config"), "rag-testbed-config")
     needs_docker(box)
     said = box.compose("--profile", "*", "config", "--format", "json")
     assert said.returncode == 0, said.stderr
@@ -38,7 +38,7 @@ def test_compose_loads_every_profile(config: dict[str, Any]) -> None:
 
 
 def test_without_a_profile_only_the_stores_and_the_model_start(tmp_path: Path) -> None:
-    box = sandbox(tmp_path, "rag-testbed-config")
+    box = own_sandbox(tmp_path, "rag-testbed-config")
     needs_docker(box)
     said = box.compose("config", "--services")
     assert sorted(said.stdout.split()) == ["chroma", "model-runner", "redis", "redis-log"]

@@ -11,7 +11,7 @@ import pytest
 from testbed.core.errors import Unavailable, Unsupported
 from testbed.faults import infra
 from testbed.faults.infra import Engine, Service
-from testbed.stacks.containers import Sandbox
+from testbed.stacks.sandbox import Sandbox
 from tests.integration.docker.conftest import needs_docker
 from tests.integration.docker.test_services import REDIS_CLI
 

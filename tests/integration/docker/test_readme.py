@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.stacks import containers
-from testbed.stacks.containers import ROOT, Sandbox
-from tests.integration.docker.conftest import PROJECT, needs_docker, sandbox
+from testbed.stacks import sandbox
+from testbed.stacks.sandbox import ROOT, Sandbox
+from tests.integration.docker.conftest import PROJECT, needs_docker, own_sandbox
 
 SECTION = re.compile(r"^## In Docker\n.*?^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -28,7 +28,7 @@ def lines() -> list[str]:
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A sandbox of its own, and this Python in place of the one that make would install."""
     folder = tmp_path_factory.mktemp("readme")
-    box = sandbox(folder, f"{PROJECT}-readme")
+    box = own_sandbox(folder, f"{PROJECT}-readme")
     needs_docker(box)
     program = folder / "venv" / "bin" / "python"
     program.parent.mkdir(parents=True)
@@ -39,9 +39,9 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         Path(stamp).touch()
     knobs = {"VENV": f"{folder}/venv", "QUERIES": "40", "RUNNER_PORT": "18080", "TESTBED_CACHE_DIR": f"{folder}/memo"}
     box = Sandbox(env={**box.env, **knobs})
-    containers.down(box)
+    sandbox.down(box)
     yield box
-    containers.down(box)
+    sandbox.down(box)
 
 
 def test_the_section_has_ten_lines() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from testbed.faults.infra import Engine
-from testbed.stacks import containers
-from testbed.stacks.containers import Sandbox
+from testbed.stacks import sandbox
+from testbed.stacks.sandbox import Sandbox
 
 REDIS_CLI = "REDISCLI_AUTH=$(cat /run/secrets/redis-password) timeout 5 redis-cli -e "
 
@@ -28,7 +28,7 @@ def runner_url(box: Sandbox) -> str:
 
 
 def test_everything_is_healthy(box: Sandbox) -> None:
-    standing = {c.service: (c.state, c.health) for c in containers.containers(box)}
+    standing = {c.service: (c.state, c.health) for c in sandbox.containers(box)}
     assert standing == dict.fromkeys(("chroma", "model-runner", "redis", "redis-log"), ("running", "healthy"))
 
 
