@@ -29,9 +29,11 @@ TESTBED := $(PY) -m testbed
 PYTEST := $(PY) -m pytest
 # Tests of one file share what is costly to make, so a file stays in one process.
 PARALLEL ?= --numprocesses auto --dist loadfile
+# Which docker tests: "docker and proof" are those that CI runs.
+DOCKER_TESTS ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show doctor claims up down ps logs test check e2e promises bench install dev clean
+.PHONY: help scenario list compare show doctor claims up down ps logs test test-docker check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -39,7 +41,7 @@ SHELL := /bin/sh
 help: ## This list.
 	@echo "make scenario NAME=tenant-leak SEED=42"
 	@echo
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "knobs of scenario: NAME VARIANT SEED POLLUTION_LEVEL=low|medium|high|0..1 STACK STORE DATASET QUERIES"
 	@echo "                   BACKEND REDIS_URL CHROMA_URL RESULTS_DIR   (a wrong value says what is allowed)"
@@ -76,8 +78,11 @@ ps: ## The sandbox's containers.
 logs: ## Their last log lines.
 	@docker compose logs --tail=50
 
-test: $(DEV_STAMP) ## All tests but whole runs: seconds to minutes.
-	@$(PYTEST) $(PARALLEL) --benchmark-disable -m "not e2e"
+test: $(DEV_STAMP) ## All tests but whole runs and Docker: seconds to minutes.
+	@$(PYTEST) $(PARALLEL) --benchmark-disable -m "not e2e and not docker"
+
+test-docker: $(DEV_STAMP) ## Tests on a real Docker engine, in a sandbox of their own.
+	@$(PYTEST) tests/integration/docker -m "$(DOCKER_TESTS)"
 
 e2e: $(DEV_STAMP) ## Whole runs through the command line, killed ones too.
 	@$(PYTEST) $(PARALLEL) -m e2e

@@ -46,7 +46,7 @@ def test_workflows_are_valid_and_their_actions_pinned_by_commit(workflow: Path) 
 
 
 def test_workflows_run_make_targets_that_exist() -> None:
-    targets = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     lines = [line for path in WORKFLOWS for line in path.read_text().splitlines() if "run: make" in line]
     words = [word for line in lines for word in re.sub(r"\$\{\{.*?\}\}", "", line).split("make", 1)[1].split()]
     called = {word for word in words if "=" not in word}
@@ -56,6 +56,6 @@ def test_workflows_run_make_targets_that_exist() -> None:
 def test_every_target_is_explained_by_help() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
-    explained = re.findall(r"^([a-z0-9]+):.*## ", makefile, re.MULTILINE)
+    explained = re.findall(r"^([a-z0-9-]+):.*## ", makefile, re.MULTILINE)
     assert targets is not None
     assert sorted(targets[1].split()) == sorted(explained)

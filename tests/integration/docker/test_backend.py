@@ -44,7 +44,7 @@ def embedded(scenario: str, folder: Path, *more: str) -> dict[str, Any]:
         ("tenant-leak", ()),
         ("version-skew", ()),
         ("semantic-drift", ()),
-        ("crash-midwrite", ()),
+        pytest.param("crash-midwrite", (), marks=pytest.mark.proof),
         ("partition", ()),
         ("tenant-leak", ("--store", "chroma")),
     ],
@@ -135,6 +135,7 @@ def test_the_harness_leaves_no_container_when_it_is_told_to_stop(box: Sandbox) -
     assert box.docker("ps", "-aq", "--filter", f"name={name}").stdout == ""
 
 
+@pytest.mark.proof
 def test_a_service_that_never_gets_healthy_ends_with_code_3_and_its_last_words(tmp_path: Path) -> None:
     """An empty password: Redis refuses to start, again and again. Bounded, named, and no hang."""
     broken = own_sandbox(tmp_path, f"{PROJECT}-broken")

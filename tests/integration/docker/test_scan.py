@@ -12,6 +12,8 @@ from testbed.faults.infra import Engine, Service
 from testbed.stacks import containers
 from testbed.stacks.sandbox import Sandbox
 
+pytestmark = pytest.mark.proof
+
 SERVICES = ("redis", "redis-log", "chroma", "model-runner", "testbed")
 WRITABLE = {  # beside /tmp and what the kernel gives every container
     "redis": {"/data"},

@@ -6,6 +6,8 @@ import json
 from typing import Any
 from urllib.request import Request, urlopen
 
+import pytest
+
 from testbed.faults.infra import Engine
 from testbed.stacks import sandbox
 from testbed.stacks.sandbox import Sandbox
@@ -27,6 +29,7 @@ def runner_url(box: Sandbox) -> str:
     return f"http://{where}"
 
 
+@pytest.mark.proof
 def test_everything_is_healthy(box: Sandbox) -> None:
     standing = {c.service: (c.state, c.health) for c in sandbox.containers(box)}
     assert standing == dict.fromkeys(("chroma", "model-runner", "redis", "redis-log"), ("running", "healthy"))
