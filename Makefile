@@ -18,6 +18,8 @@ export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BACKEND REDIS_UR
 VENV ?= .venv
 EXTRAS ?= models,chroma,llama-index
 DEV_EXTRAS ?= $(EXTRAS),report,docker,dev
+# The pins. constraints-lowest.txt has the lowest versions that are supported, for EXTRAS=models.
+CONSTRAINTS ?= constraints.txt
 # Where pip finds a CPU build of torch. Empty: the default index, which on Linux serves a CUDA build of several GB.
 TORCH_INDEX ?=
 PYTHON ?=
@@ -46,7 +48,7 @@ help: ## This list.
 	@echo "knobs of scenario: NAME VARIANT SEED POLLUTION_LEVEL=low|medium|high|0..1 STACK STORE DATASET QUERIES"
 	@echo "                   BACKEND REDIS_URL CHROMA_URL RESULTS_DIR   (a wrong value says what is allowed)"
 	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|json"
-	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index TORCH_INDEX="
+	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index TORCH_INDEX= CONSTRAINTS="
 
 scenario: $(STAMP) ## Play a scenario: NAME=, and the knobs below.
 	@$(TESTBED) run "$$NAME"
@@ -108,10 +110,10 @@ clean: ## Remove the virtual environment and caches; results stay.
 # -- installation -----------------------------------------------------------------------------------------------------
 # A stamp is written last, so an installation that failed or was interrupted is done again, and so is one with other
 # extras or other pins.
-$(STAMP): pyproject.toml constraints.txt .ci/install
-	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" sh .ci/install "$(VENV)" "$(EXTRAS)"
+$(STAMP): pyproject.toml $(CONSTRAINTS) .ci/install
+	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" CONSTRAINTS="$(CONSTRAINTS)" sh .ci/install "$(VENV)" "$(EXTRAS)"
 	@touch "$@"
 
-$(DEV_STAMP): pyproject.toml constraints.txt .ci/install
-	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" sh .ci/install "$(VENV)" "$(DEV_EXTRAS)"
+$(DEV_STAMP): pyproject.toml $(CONSTRAINTS) .ci/install
+	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" CONSTRAINTS="$(CONSTRAINTS)" sh .ci/install "$(VENV)" "$(DEV_EXTRAS)"
 	@touch "$@" "$(STAMP)"

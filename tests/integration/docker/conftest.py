@@ -45,6 +45,7 @@ def own_sandbox(folder: Path, project: str) -> Sandbox:
         "SECRETS_DIR": str(folder / "secrets"),
         "RESULTS_DIR": str(results),
         "RUNNER_PORT": "0",
+        "PROMETHEUS_PORT": "0",
         "MODEL": "tiny",
     }
     return Sandbox(env={**os.environ, **own})

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,9 @@ def test_the_digest_is_the_embedded_one(box: Sandbox, tmp_path: Path, scenario: 
     images = inside["manifest"]["images"]
     assert {"redis", "redis-log", "chroma", "testbed"} <= set(images)
     assert all(re.fullmatch("sha256:[0-9a-f]{64}", image) for image in images.values())
-    assert keys(Engine(box.project).service("redis")) == b"", "the run left keys behind on the shared server"
+    with closing(Engine(box.project)) as engine:
+        for name in ("redis", "redis-log"):
+            assert keys(engine.service(name)) == b"", f"the run left keys behind on {name}"
 
 
 def test_a_data_set_of_ones_own_is_mounted(box: Sandbox, tmp_path: Path) -> None:
