@@ -39,11 +39,11 @@ class Sandbox:
 
     @property
     def project(self) -> str:
-        return self.env.get("COMPOSE_PROJECT_NAME", "rag-testbed")
+        return self.env.get("COMPOSE_PROJECT_NAME") or "rag-testbed"
 
     def path_of(self, variable: str, default: str) -> Path:
-        """A folder that compose.yaml takes from the environment, relative to the root."""
-        return (self.root / self.env.get(variable, default)).resolve()
+        """A folder that compose.yaml takes from the environment, relative to the root; empty is not set, as there."""
+        return (self.root / (self.env.get(variable) or default)).resolve()
 
     def docker(self, *words: str, timeout_s: float = QUIET_S) -> subprocess.CompletedProcess[str]:
         """Run ``docker WORDS`` and give back what it said; Unavailable when it says nothing in time."""

@@ -56,7 +56,7 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     box = own_sandbox(tmp_path_factory.mktemp("docker"), PROJECT)
     needs_docker(box)
     sandbox.down(box)  # what a killed session left
-    sandbox.build(box, ("testbed", "chroma", "model-runner", "netfault"))
+    sandbox.build(box, ("testbed", "chroma", "model-runner"))
     try:
         sandbox.up(box)
         yield box

@@ -11,6 +11,7 @@ import pytest
 from testbed.core.errors import Unavailable, Unsupported
 from testbed.faults import infra
 from testbed.faults.infra import Engine, Service
+from testbed.stacks import sandbox
 from testbed.stacks.sandbox import Sandbox
 from tests.integration.docker.conftest import needs_docker
 from tests.integration.docker.test_services import REDIS_CLI
@@ -18,6 +19,7 @@ from tests.integration.docker.test_services import REDIS_CLI
 
 @pytest.fixture(scope="module")
 def engine(box: Sandbox) -> Iterator[Engine]:
+    sandbox.build(box, ("netfault",))
     engine = Engine(box.project)
     yield engine
     engine.close()

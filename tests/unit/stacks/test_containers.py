@@ -102,6 +102,13 @@ def test_the_password_is_made_once_behind_a_closed_folder(tmp_path: Path) -> Non
     assert sandbox.ensure_password(other).read_text() != first
 
 
+def test_a_variable_that_make_exports_empty_is_not_set(tmp_path: Path) -> None:
+    """Taken as a path it would be the repository itself, whose folders root would then give to the harness's user."""
+    box = Sandbox(root=tmp_path, env={"RESULTS_DIR": "", "COMPOSE_PROJECT_NAME": ""})
+    assert box.path_of("RESULTS_DIR", "results") == tmp_path / "results" and box.project == "rag-testbed"
+    assert Sandbox(root=tmp_path, env={"RESULTS_DIR": "/r"}).path_of("RESULTS_DIR", "results") == Path("/r")
+
+
 @pytest.mark.parametrize(
     ("after", "says"),
     [
