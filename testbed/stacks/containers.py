@@ -21,7 +21,6 @@ from typing import NoReturn
 
 from testbed.core.errors import HarnessError, InvalidInput, Unavailable
 from testbed.stacks.sandbox import (
-    WAIT_S,
     Container,
     Sandbox,
     build,
@@ -36,6 +35,7 @@ from testbed.stacks.sandbox import (
 SERVICES = ("redis", "redis-log", "chroma")  # what a run needs; the model runner is started by `up`
 CONTAINER_USER = 10001
 HARNESS_IMAGE = "rag-testbed/testbed:local"
+FIRST_UP_S = 600.0  # the model runner decodes its weights when it starts for the first time
 RUN_S = 4 * 3600.0
 SETTLE_S = 20.0  # for a service that died in a run to come back before it is told about
 
@@ -215,7 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m testbed.stacks.containers", description=__doc__)
     parser.add_argument("verb", choices=("up", "down", "run", "list"))
     parser.add_argument("--services", default="", help="up: comma-separated; all outside the profiles by default")
-    parser.add_argument("--wait", type=float, default=WAIT_S, help="up: seconds until all must be healthy")
+    parser.add_argument("--wait", type=float, default=FIRST_UP_S, help="up: seconds until all must be healthy")
     args, rest = parser.parse_known_args(argv)
     box = Sandbox()
     try:

@@ -38,7 +38,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     for stamp in set(re.findall(rf"{folder}/venv/\.installed\S*?(?=[\s\"]|$)", asked.stdout)):
         Path(stamp).touch()
     memo = os.environ.get("TESTBED_CACHE_DIR", f"{folder}/memo")
-    knobs = {"VENV": f"{folder}/venv", "QUERIES": "40", "TESTBED_CACHE_DIR": memo}
+    knobs = {"VENV": f"{folder}/venv", "QUERIES": "20", "TESTBED_CACHE_DIR": memo}
     box = Sandbox(env={**box.env, **knobs})
     sandbox.down(box)
     yield box

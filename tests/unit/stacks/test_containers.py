@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import stat
 import subprocess
 import sys
@@ -162,6 +163,12 @@ def test_a_service_that_does_not_get_healthy_is_named_with_its_last_words(monkey
     )
     story = sandbox.why_not_up(Sandbox(), "dependency failed to start")
     assert "redis is restarting (unhealthy)" in story and "FATAL CONFIG FILE ERROR" in story
+
+
+def test_up_waits_as_long_as_the_slowest_service_may_take_to_start() -> None:
+    """A first start of the model runner took longer than `make up` waited for it."""
+    periods = re.findall(r"start_period: (\d+)s", (sandbox.ROOT / "compose.yaml").read_text())
+    assert max(map(int, periods)) <= containers.FIRST_UP_S
 
 
 def test_it_runs_on_a_bare_python() -> None:
