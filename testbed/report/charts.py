@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ OUTCOME_COLOURS = {  # Okabe and Ito, "Color Universal Design", 2008
     "wrong": "#cc79a7",
     "unknown": "#8a8a8a",
 }
+SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-down")
 INK, HARM = "#222222", "#d55e00"
 
 
@@ -86,20 +88,21 @@ def _heatmap(alt: Any, heat: figures.Heat, metric: str) -> Any:
     x = alt.X(
         "window:O",
         title="window of the stream",
-        scale=alt.Scale(domain=[i + 1 for i in range(len(heat.lost))]),
+        scale=alt.Scale(domain=[i + 1 for i in range(len(heat.lost))], paddingInner=0.08),
         axis=alt.Axis(labelOverlap=True, labelAngle=0),
     )
     lower = (
         alt.Chart(_values(alt, lost), width=WIDTH, height=90)
-        .mark_area(interpolate="step", line={"color": HARM}, color=HARM, fillOpacity=0.2)
+        .mark_bar(color=HARM, opacity=0.75)
         .encode(x=x, y=alt.Y("lost:Q", title=f"{metric} lost", scale=alt.Scale(reverse=True)))
     )
     return alt.vconcat(upper, lower, spacing=6).resolve_scale(x="shared")
 
 
 def _outcomes(alt: Any, spread: figures.Spread) -> Any:
+    asked = {name: [sum(window) for window in zip(*_known(o), strict=True)] for name, o in spread.outcomes.items()}
     rows = [
-        {"layer": layer, "window": i + 1, "outcome": name, "lookups": count, "order": place}
+        {"layer": layer, "window": i + 1, "outcome": name, "share": count / asked[layer][i], "order": place}
         for layer, outcomes in spread.outcomes.items()
         for place, (name, counts) in enumerate(outcomes.items())
         if name != "miss"
@@ -111,7 +114,7 @@ def _outcomes(alt: Any, spread: figures.Spread) -> Any:
         .mark_bar()
         .encode(
             x=alt.X("window:O", title="window of the stream", axis=alt.Axis(labelOverlap=True, labelAngle=0)),
-            y=alt.Y("lookups:Q", title="hits"),
+            y=alt.Y("share:Q", title="share", scale=alt.Scale(domain=[0, 1])),
             color=alt.Color(
                 "outcome:N",
                 title=None,
@@ -124,11 +127,15 @@ def _outcomes(alt: Any, spread: figures.Spread) -> Any:
     )
 
 
+def _known(outcomes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
+    return [counts for counts in outcomes.values() if counts]
+
+
 def _poisoned(alt: Any, spread: figures.Spread) -> Any:
     rows = [{"window": i + 1, "entries": count} for i, count in enumerate(spread.poisoned)]
     return (
         alt.Chart(_values(alt, rows), width=WIDTH, height=140)
-        .mark_area(interpolate="step", line={"color": HARM}, color=HARM, fillOpacity=0.2)
+        .mark_bar(color=HARM, opacity=0.75)
         .encode(
             x=alt.X("window:O", title="window of the stream", axis=alt.Axis(labelOverlap=True, labelAngle=0)),
             y=alt.Y("entries:Q", title="poisoned entries"),
@@ -149,10 +156,14 @@ def _blame(alt: Any, shares: list[figures.Share]) -> Any:
 def _plane(alt: Any, points: list[figures.Point], summary: Mapping[str, Any]) -> Any:
     rows = [{"arm": p.label, "lost": p.hits_lost, "left": p.left, "low": p.low, "high": p.high} for p in points]
     title = f"{summary['metric']} still lost (95 % interval)"
+    ends = [min([-0.1, *(p.hits_lost for p in points)]), max([0.1, *(p.hits_lost for p in points)])]
     base = alt.Chart(_values(alt, rows), width=WIDTH * 0.6, height=WIDTH * 0.42)
-    x = alt.X("lost:Q", title=f"hit rate lost ({summary['hits_of']})", scale=alt.Scale(zero=True, padding=24))
-    colour = alt.Color("arm:N", sort=[p.label for p in points], title=None, scale=alt.Scale(range=list(_colours())))
-    shape = alt.Shape("arm:N", sort=[p.label for p in points], title=None)
+    x = alt.X("lost:Q", title=f"hit rate lost ({summary['hits_of']})", scale=alt.Scale(domain=ends, padding=12))
+    labels = [p.label for p in points]
+    colours = [colour for _, colour in zip(labels, cycle(_colours()), strict=False)]
+    shapes = [shape for _, shape in zip(labels, cycle(SHAPES), strict=False)]
+    colour = alt.Color("arm:N", title=None, scale=alt.Scale(domain=labels, range=colours))
+    shape = alt.Shape("arm:N", title=None, scale=alt.Scale(domain=labels, range=shapes))
     rule = base.mark_rule().encode(x=x, y=alt.Y("low:Q", title=title), y2="high:Q", color=colour)
     dots = base.mark_point(filled=True, size=90, opacity=0.9)
     return rule + dots.encode(x=x, y=alt.Y("left:Q", title=title), color=colour, shape=shape)

@@ -5,7 +5,7 @@ Positions are percentages, so that a drawing fits any width with its texts unsca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from testbed.report import figures
@@ -67,7 +67,7 @@ class Mark(NamedTuple):
     y: str
     low: str
     high: str
-    bare: bool  # the stack without any fix
+    bare: bool  # holds the stack without any fix
 
 
 class Plane(NamedTuple):
@@ -132,11 +132,11 @@ def whiskers(shares: Iterable[Share]) -> tuple[list[Whisker], list[tuple[str, fl
 
 
 def plane(points: Sequence[Point]) -> Plane | None:
-    """Points numbered in their order, 0 for no fix; None when there is nothing to compare."""
+    """The first point by its label, the others by their number; None when there is nothing to compare."""
     if len(points) < 2:
         return None
     xs, ys = [p.hits_lost for p in points], [v for p in points for v in (p.left, p.low, p.high)]
-    left, right = _padded(min([0.0, *xs]), max([0.1, *xs]))
+    left, right = _padded(min([-0.1, *xs]), max([0.1, *xs]))
     bottom, top = _padded(min([0.0, *ys]), max([0.1, *ys]))
 
     def x(value: float) -> float:
@@ -152,9 +152,9 @@ def plane(points: Sequence[Point]) -> Plane | None:
     marks = []
     for group in groups:
         p = points[group[0]]
-        numbers = ", ".join("0" if points[i].label == "no fix" else str(i) for i in group)
+        numbers = ", ".join(str(i) if i else points[i].label for i in group)
         spots = (x(p.hits_lost), y(p.left), y(p.low), y(p.high))
-        marks.append(Mark(numbers, *map(_percent, spots), bare=points[group[0]].label == "no fix"))
+        marks.append(Mark(numbers, *map(_percent, spots), bare=group[0] == 0))
     return Plane(
         tuple(marks),
         _percent(x(0.0)),
@@ -186,8 +186,7 @@ def _cells(rates: Rates, heat: Heat, what: str) -> tuple[Cell, ...]:
     )
 
 
-def _bars(counts: dict[str, tuple[int, ...]] | Spread | object) -> Iterable[Bar]:
-    assert isinstance(counts, dict)
+def _bars(counts: Mapping[str, tuple[int, ...]]) -> Iterable[Bar]:
     n = max(len(values) for values in counts.values())
     for i in range(n):
         total = sum(values[i] for values in counts.values() if values)

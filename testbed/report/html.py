@@ -20,7 +20,8 @@ from testbed.report.columns import Column
 NAME = "report.html"
 INDEX = "index.html"
 # What of a manifest says when and where a run was made, not what it was: it stands in one place of the page.
-OF_THE_MOMENT = ("started", "finished", "argv", "host", "files")
+OF_THE_MOMENT = ("started", "finished", "argv", "host")
+LEFT_OUT = (*OF_THE_MOMENT, "files")  # the files' digests hold those of the timings
 GROUPS = (
     ("clean+", "what a fix costs when nothing is wrong"),
     ("faulty+", "the same fault with a fix"),
@@ -93,8 +94,8 @@ def report(reader: RunReader, *, most: int = questions.MOST) -> bytes:
         story=_story(summary, sample),
         sample=sample,
         layer_name=verdict.layer_name,
-        manifest={k: v for k, v in reader.manifest.items() if k not in OF_THE_MOMENT},
-        moment={k: reader.manifest[k] for k in OF_THE_MOMENT if k in reader.manifest and k != "files"},
+        manifest={k: v for k, v in reader.manifest.items() if k not in LEFT_OUT},
+        moment={name: reader.manifest.get(name) for name in OF_THE_MOMENT},
         p95={name: summary["arms"][name].get("p95_ms") for name in summary["order"]},
         folder=reader.folder.resolve().name,
     )
@@ -123,7 +124,9 @@ def comparison_page(readers: tuple[RunReader, RunReader], found: Comparison) -> 
         found=found,
         shown=shown,
         by_arm=by_arm,
-        moved={name: _moved(row, shown) for name, row in by_arm.items()},
+        most=_most([row[m] for row in by_arm.values() for m in shown if m in row]),
+        metric=(metric := readers[0].summary["metric"]),
+        pairs={name: _pair(row.get(metric)) for name, row in by_arm.items()},
         lower_is_better=LOWER_IS_BETTER,
     )
 
@@ -165,9 +168,17 @@ def _story(summary: Mapping[str, Any], sample: questions.Sample) -> Mapping[str,
     return {**summary["witness"], "steps": [(op, by_op.get(op)) for op in summary["witness"]["ops"]]}
 
 
-def _moved(row: Mapping[str, Change], shown: Sequence[str]) -> float:
-    """How far the arm is from the other run's, at most, over the metrics that are shown."""
-    return max((abs(row[m].delta) for m in shown if m in row and row[m].delta == row[m].delta), default=0.0)
+def _most(changes: Sequence[Change]) -> Change | None:
+    """The first of the changes that are largest; None where nothing moved."""
+    moved = [change for change in changes if abs(change.delta) > 0.0005]  # NaN is not
+    return max(moved, key=lambda change: abs(change.delta), default=None)
+
+
+def _pair(change: Change | None) -> Mapping[str, Any] | None:
+    """Both values of a metric in [0, 1] and where they stand on its axis."""
+    if change is None or not (0.0 <= change.a <= 1.0 and 0.0 <= change.b <= 1.0):
+        return None
+    return {"a": change.a, "b": change.b, "x_a": f"{2 + 96 * change.a:.2f}%", "x_b": f"{2 + 96 * change.b:.2f}%"}
 
 
 def _entry(scenario: str, name: str, status: str, folder: Path, home: Path) -> Entry:

@@ -171,10 +171,9 @@ def _detail(summary: Mapping[str, Any], guilty: Sequence[str]) -> Iterator[str]:
     yield _sentence(summary["about"])
     if guilty:
         first = next(b for b in summary["blame"] if b["layer"] == guilty[0])
-        yield (
-            f"Without the {layer_name(guilty[0])} {percent(first['share'])} of the drop is gone"
-            f" (95\u00a0% interval {percent(first['low'])} to {percent(first['high'])})."
-        )
+        low, high = percent(first["low"]), percent(first["high"])
+        sure = f" (95\u00a0% interval {low} to {high})" if low != high else ""
+        yield f"Without the {layer_name(guilty[0])} {percent(first['share'])} of the drop is gone{sure}."
     elif summary["blame"]:
         why = summary["blame"][0].get("why")
         yield f"Blame: {why}." if why else "Leaving out any one layer gives no clear part of the drop back."
@@ -190,7 +189,7 @@ def _tiles(summary: Mapping[str, Any], clean: Mapping[str, Any], faulty: Mapping
         bad = (after > before) if name in LOWER_IS_BETTER else (after < before)
         note = "what this asker should have been told" if name == TRUE else ""
         if name == metric and delta.get("low") is not None:
-            note = f"95\u00a0% interval {number(delta['low'], 2, signed=True)} to {number(delta['high'], 2, signed=True)}"
+            note = f"({number(delta['low'], 2, signed=True)} to {number(delta['high'], 2, signed=True)})"
         if name == FAITHFUL:
             note = "sees the harm" if bad and before - after > FREE else "does not see the harm"
             note = note if drop(summary) is not None else "true to what was served"
