@@ -148,9 +148,7 @@ def arm_groups(summary: Mapping[str, Any]) -> list[ArmGroup]:
     found: dict[str, list[ArmRow]] = {}
     for place, name in enumerate(summary["order"]):
         title = next(title for prefix, title in GROUPS if name.startswith(prefix))
-        cells = tuple(
-            ((c.short or c.cells)[place], "VIOLATED" in c.cells[place]) for c in columns if c.name != "arm"
-        )
+        cells = tuple(((c.short or c.cells)[place], "VIOLATED" in c.cells[place]) for c in columns if c.name != "arm")
         found.setdefault(title, []).append(ArmRow(name, cells))
     return [ArmGroup(title, tuple(rows)) for title, rows in found.items()]
 

@@ -91,7 +91,7 @@ def _shown(value: Any) -> Any:
     if hasattr(value, "__html__"):
         return value
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
+        return "-"
     return visible(value) if isinstance(value, str) else value
 
 

@@ -145,5 +145,3 @@ class Browser:
         self._process.wait(timeout=20)
         self._out.close()
         self._in.close()
-
-

@@ -65,7 +65,7 @@ def test_whiskers_share_an_axis_that_holds_them_all() -> None:
     assert found[0].interval == (1.0, 1.6) and found[1].at == "" and found[1].why == "too little"
     assert [value for _, value in ticks] == [0.0, 0.5, 1.0]
     positions = [float(x.rstrip("%")) for x in (ticks[0][0], found[0].low, found[0].at, found[0].high)]
-    assert positions == sorted(positions) and 0 < positions[0] and positions[-1] < 100
+    assert positions == sorted(positions) and positions[0] > 0 and positions[-1] < 100
 
 
 def test_the_plane_is_of_what_is_left_against_the_hits_lost() -> None:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,22 +53,21 @@ def test_the_first_heading_is_the_verdict_and_all_parts_are_there(page: bytes) -
     assert "op 18: tenant b asked" in Parsed(page).text
 
 
+def full_of(results: Path, text: str) -> bytes:
+    """A page with the text wherever data can bring one."""
+    changed: dict[str, Any] = {name: text for name in ("about", "dataset", "stack", "store", "violated")}
+    changed |= {"witness": {"ops": [1], "layer": text, "story": text}, "anomalies": [text]}
+    named = {"question": text, "answer": text, "tenant": text, "accept": (text,)}
+    return page_of(record(results, summary=changed, variant=text, argv=[text], **named))
+
+
 @pytest.mark.parametrize("what", HOSTILE)
 def test_whatever_the_data_holds_shows_as_text(tmp_path: Path, what: str) -> None:
-    text = HOSTILE[what]
-    changed = {name: text for name in ("about", "dataset", "stack", "store", "violated")}
-    changed |= {"witness": {"ops": [1], "layer": text, "story": text}}
-    folder = record(
-        tmp_path, question=text, answer=text, tenant=text, accept=(text,), summary=changed, variant=text, argv=[text]
-    )
-    found = page_of(folder)
-    seen = Parsed(found)
-    plain = Parsed(page_of(record(tmp_path / "plain")))
-    known = {tag for tag, _ in plain.elements}
-    assert {tag for tag, _ in seen.elements} <= known and len(seen.of("script")) == 1
-    assert [name for _, attributes in seen.elements for name in attributes if name.startswith("on")] == []
-    assert len(seen.of("h1")) == 1
-    assert " ".join(pages.visible(text).split()) in seen.text
+    found = full_of(tmp_path / "hostile", HOSTILE[what])
+    seen, plain = Parsed(found), Parsed(full_of(tmp_path / "plain", "harmless"))
+    assert [tag for tag, _ in seen.elements] == [tag for tag, _ in plain.elements]
+    assert [list(attributes) for _, attributes in seen.elements] == [list(a) for _, a in plain.elements]
+    assert seen.text.count(" ".join(pages.visible(HOSTILE[what]).split())) >= 20
     assert not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]", found)
     assert not set("\u202e\u2066\u2069\u200f") & set(found.decode())
 
@@ -88,7 +88,9 @@ def test_letters_of_other_scripts_stay_as_they_are() -> None:
 
 def test_the_page_asks_for_nothing_and_runs_only_its_own_script(page: bytes) -> None:
     seen = Parsed(page)
-    addresses = [value for _, attributes in seen.elements for name in ("href", "src") if (value := attributes.get(name))]
+    addresses = [
+        value for _, attributes in seen.elements for name in ("href", "src") if (value := attributes.get(name))
+    ]
     assert [a for a in addresses if not a.startswith(("#", "data:"))] == []
     assert [a for _, a in seen.elements if "style" in a] == [], "the policy forbids style attributes"
     (policy,) = [m["content"] for m in seen.of("meta") if m.get("http-equiv") == "Content-Security-Policy"]
@@ -137,7 +139,7 @@ def test_a_long_run_is_sampled_and_says_so(tmp_path: Path) -> None:
     assert ops == sorted(ops) and {7, 18} <= set(ops) and 40 <= len(ops) <= 42
     assert (sample.total, sample.harmed) == (300, 100) and 20 <= sample.shown_harmed <= 22
     for part in (ops[: len(ops) // 2], ops[len(ops) // 2 :]):
-        assert 15 <= len(part) and max(b - a for a, b in zip(part, part[1:], strict=False)) < 20
+        assert len(part) >= 15 and max(b - a for a, b in pairwise(part)) < 20
     text = Parsed(page_of(folder, most=40)).text
     assert f"This is a sample: {len(ops)} of 300 questions" in text and "100 of 300 askers were harmed" in text
     assert "This is a sample" not in Parsed(page_of(folder)).text

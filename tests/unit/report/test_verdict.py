@@ -46,7 +46,9 @@ def test_a_cure_that_costs_says_how_much() -> None:
 
 
 def test_a_fix_that_still_violates_or_gives_little_back_is_no_cure() -> None:
-    assert sentence(fixes=[fix("a", 1.0, violates=["lineage"]), fix("b", 0.5)]).endswith("no fix that was tried cures it.")
+    assert sentence(fixes=[fix("a", 1.0, violates=["lineage"]), fix("b", 0.5)]).endswith(
+        "no fix that was tried cures it."
+    )
 
 
 def test_no_drop_is_no_harm_unless_something_is_violated() -> None:
@@ -69,9 +71,7 @@ def test_no_drop_is_no_harm_unless_something_is_violated() -> None:
         ("true", (-0.3, -0.7, 0.1), False),
     ],
 )
-def test_a_drop_is_a_clear_move_for_the_worse(
-    metric: str, delta: tuple[float, float, float], is_drop: bool
-) -> None:
+def test_a_drop_is_a_clear_move_for_the_worse(metric: str, delta: tuple[float, float, float], is_drop: bool) -> None:
     found = {"faulty": {metric: dict(zip(("mean", "low", "high"), delta, strict=True))}}
     assert drop(summary(metric=metric, deltas=found)) == (0.3 if is_drop else None)
 
