@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import cycle
 from pathlib import Path
@@ -35,7 +36,7 @@ def write_charts(folder: Path, out: Path) -> list[Path]:
     paths = []
     for name, spec in charts(RunReader(folder).summary).items():
         svg, png = out / f"{name}.svg", out / f"{name}.png"
-        durable.write_bytes(svg, convert.vegalite_to_svg(spec).encode("utf-8"))
+        durable.write_bytes(svg, _numbered(convert.vegalite_to_svg(spec)).encode("utf-8"))
         durable.write_bytes(png, convert.vegalite_to_png(spec, scale=PNG_SCALE))
         paths += [svg, png]
     return paths
@@ -184,6 +185,16 @@ def _finished(alt: Any, chart: Any) -> dict[str, Any]:
 
 def _values(alt: Any, rows: list[dict[str, Any]]) -> Any:
     return alt.Data(values=rows)
+
+
+def _numbered(svg: str) -> str:
+    """Gradients and clips numbered from 0: the renderer counts them over all that it has drawn so far."""
+    numbers: dict[str, str] = {}
+    return re.sub(
+        r'(id="|href="#|url\(#)((?:gradient_|clip)\d+)',
+        lambda found: found[1] + numbers.setdefault(found[2], f"part{len(numbers)}"),
+        svg,
+    )
 
 
 def _altair() -> Any:
