@@ -138,10 +138,11 @@ def compare(
     """Two recorded runs side by side; refuses (exit 4) and says why when they must not be compared."""
     from testbed.record.runs import find
     from testbed.report.comparison import print_comparison
-    from testbed.report.html import write_comparison
 
     folders = (find(Path(results), a), find(Path(results), b))
     if form is Form.html:
+        from testbed.report.html import write_comparison
+
         where = Path(page) if page else None
         out().print(write_comparison(*folders, across=across or (), out=where, results=Path(results)), soft_wrap=True)
         return 0

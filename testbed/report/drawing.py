@@ -111,12 +111,13 @@ def columns(spread: Spread) -> list[tuple[str, tuple[Bar, ...], dict[str, int]]]
     ]
 
 
-def whiskers(shares: Iterable[Share]) -> tuple[list[Whisker], list[tuple[str, float]]]:
-    """Shares on one axis that holds 0, 1 and every interval; its ticks."""
+def whiskers(shares: Iterable[Share], whole: float = 1.0) -> tuple[list[Whisker], list[tuple[str, float]]]:
+    """Shares on one axis that holds 0, the whole and every interval; its ticks."""
     found = list(shares)
     values = [v for s in found for v in (s.share, s.low, s.high) if v is not None]
-    least, most = min([0.0, *values]), max([1.0, *values])
-    least, most = max(least, -1.0) - 0.04 * (most - least), min(most, 2.0) + 0.04 * (most - least)
+    least, most = min([0.0, *values]), max([whole, *values])
+    least, most = max(least, -whole), min(most, 2 * whole)
+    least, most = least - 0.04 * (most - least), most + 0.04 * (most - least)
 
     def at(value: float) -> str:
         return _percent(min(1.0, max(0.0, (value - least) / (most - least))))
@@ -128,7 +129,7 @@ def whiskers(shares: Iterable[Share]) -> tuple[list[Whisker], list[tuple[str, fl
             continue
         low, high = (s.share if v is None else v for v in (s.low, s.high))
         out.append(Whisker(s.layer, at(s.share), at(low), at(high), s.share, (low, high), s.why))
-    return out, [(at(tick), tick) for tick in (0.0, 0.5, 1.0)]
+    return out, [(at(tick), tick) for tick in (0.0, whole / 2, whole)]
 
 
 def plane(points: Sequence[Point]) -> Plane | None:

@@ -86,6 +86,18 @@ def blame(summary: Mapping[str, Any]) -> list[Share]:
     return [Share(b["layer"], b["share"], b.get("low"), b.get("high"), b.get("why", "")) for b in summary["blame"]]
 
 
+def shapley(summary: Mapping[str, Any]) -> list[Share]:
+    """Each layer's part of the drop, in units of the metric, where every set of layers was left out."""
+    return [Share(s["layer"], s["share"], *_ends(s), "") for s in (summary.get("shapley") or {}).get("shares", ())]
+
+
+def _ends(share: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """The interval, or two standard errors of an estimate to both sides."""
+    if share["low"] is None and share["error"] is not None:
+        return share["share"] - 2 * share["error"], share["share"] + 2 * share["error"]
+    return share["low"], share["high"]
+
+
 def published(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The best match of each layer by the published method, most confident first."""
     best: dict[str, Mapping[str, Any]] = {}

@@ -67,6 +67,7 @@ def report(reader: RunReader, *, most: int = questions.MOST) -> bytes:
     sample = questions.questions(reader, always=story["ops"] if story else (), most=most)
     heat, spread = figures.heat(summary), figures.spread(summary)
     shares, ticks = drawing.whiskers(figures.blame(summary))
+    parts, part_ticks = drawing.whiskers(figures.shapley(summary), (summary.get("shapley") or {}).get("drop") or 1.0)
     points = figures.plane(summary)
     return pages.render(
         "report.html",
@@ -87,6 +88,8 @@ def report(reader: RunReader, *, most: int = questions.MOST) -> bytes:
         outcomes=figures.OUTCOMES,
         shares=shares,
         share_ticks=ticks,
+        parts=parts,
+        part_ticks=part_ticks,
         published=figures.published(summary),
         points=points,
         plane=drawing.plane(points),
@@ -146,7 +149,8 @@ def arm_groups(summary: Mapping[str, Any]) -> list[ArmGroup]:
     """The rows of the arms table by what they answer, in the order in which they were run."""
     columns = _columns(summary)
     found: dict[str, list[ArmRow]] = {}
-    for place, name in enumerate(summary["order"]):
+    names = next(c.cells for c in arms.columns(summary) if c.name == "arm")
+    for place, name in enumerate(names):
         title = next(title for prefix, title in GROUPS if name.startswith(prefix))
         cells = tuple(((c.short or c.cells)[place], "VIOLATED" in c.cells[place]) for c in columns if c.name != "arm")
         found.setdefault(title, []).append(ArmRow(name, cells))

@@ -257,3 +257,19 @@ def test_a_run_beside_itself_is_the_same(tmp_path: Path) -> None:
     folder = record(tmp_path)
     path = html.write_comparison(folder, folder, across=[], out=tmp_path / "c.html", results=tmp_path)
     assert "The two runs are the same, event for event." in Parsed(path.read_bytes()).text
+
+
+def test_layers_that_hide_one_another_share_the_drop(tmp_path: Path) -> None:
+    shares = [
+        {"layer": "answer", "share": 0.25, "low": 0.2, "high": 0.3, "error": None},
+        {"layer": "index", "share": 0.1, "low": None, "high": None, "error": 0.01},
+    ]
+    found = {"drop": 0.36, "rest": 0.01, "exact": True, "shares": shares, "why": "", "arms": []}
+    text = Parsed(page_of(record(tmp_path / "a", summary={"shapley": found}))).text
+    assert "the drop of 0.360 true" in text and "+0.010 is no layer" in text
+    assert "+0.250 +0.20 to +0.30" in text and "+0.100 +0.08 to +0.12" in text
+    untold = found | {"shares": [], "why": "arm x did not run"}
+    assert (
+        "Could not tell: arm x did not run."
+        in Parsed(page_of(record(tmp_path / "b", summary={"shapley": untold}))).text
+    )
