@@ -38,7 +38,7 @@ PARALLEL ?= --numprocesses auto --dist loadfile
 DOCKER_TESTS ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show doctor claims sweep matrix power mutants up down ps logs test test-docker \
+.PHONY: help scenario list compare show report doctor claims sweep matrix power mutants up down ps logs test test-docker \
     check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -51,7 +51,7 @@ help: ## This list.
 	@echo
 	@echo "knobs of scenario: NAME VARIANT SEED POLLUTION_LEVEL=low|medium|high|0..1 STACK STORE DATASET QUERIES"
 	@echo "                   BACKEND REDIS_URL CHROMA_URL RESULTS_DIR   (a wrong value says what is allowed)"
-	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|json"
+	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|json|html"
 	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index TORCH_INDEX= CONSTRAINTS="
 
 scenario: $(STAMP) ## Play a scenario: NAME=, and the knobs below.
@@ -65,6 +65,9 @@ compare: $(STAMP) ## Two recorded runs side by side: A=, B= (folder, scenario or
 
 show: $(STAMP) ## A recorded run again: NAME= (folder, scenario or digest).
 	@$(TESTBED) show "$$NAME"
+
+report: $(STAMP) ## A page of a recorded run, NAME= (as show); without NAME an index of all runs.
+	@$(TESTBED) report $(if $(NAME),"$$NAME",--index)
 
 doctor: $(STAMP) ## What is installed, missing, and which extra brings it.
 	@$(TESTBED) doctor

@@ -41,6 +41,7 @@ class Form(StrEnum):
     markdown = "markdown"
     csv = "csv"
     json = "json"
+    html = "html"
 
 
 class ListForm(StrEnum):
@@ -100,6 +101,7 @@ def run(
         return compose.run(chosen, as_json=as_json)
     with Progress(Console(stderr=True)) as progress:
         folder = run_scenario(chosen, Summarize(), progress)
+    write_page(folder)
     return print_run(folder, out(), as_json=as_json)
 
 
@@ -142,7 +144,8 @@ def compare(
     across: Annotated[
         list[str] | None, typer.Option(help="Allow a difference on purpose: stack, store, seed or level.")
     ] = None,
-    form: Annotated[Form, typer.Option("--format", help="How to print it.")] = Form.text,
+    form: Annotated[Form, typer.Option("--format", help="How to print it; html is a file.")] = Form.text,
+    page: Annotated[str, typer.Option("--out", help="Where the html page goes; into the results folder.")] = "",
     results: ResultsDir = "results",
 ) -> int:
     """Two recorded runs side by side; refuses (exit 4) and says why when they must not be compared."""
@@ -150,7 +153,39 @@ def compare(
     from testbed.report.comparison import print_comparison
 
     folders = (find(Path(results), a), find(Path(results), b))
+    if form is Form.html:
+        from testbed.report.html import write_comparison
+
+        where = Path(page) if page else None
+        out().print(write_comparison(*folders, across=across or (), out=where, results=Path(results)), soft_wrap=True)
+        return 0
     return print_comparison(*folders, across=across or (), form=form.value, console=out())
+
+
+@app.command()
+def report(
+    run: Annotated[str, typer.Argument(help="A run, as `testbed show` takes it.")] = "",
+    page: Annotated[str, typer.Option("--out", help="Where the page goes; report.html in the run's folder.")] = "",
+    charts: Annotated[str, typer.Option("--charts", help="A folder for each chart as SVG and PNG, for papers.")] = "",
+    index: Annotated[bool, typer.Option("--index", help="A page that lists all runs instead.")] = False,
+    results: ResultsDir = "results",
+) -> int:
+    """A recorded run as one page that needs no network, its charts as files, or an index of all runs."""
+    from testbed.record.runs import find
+    from testbed.report import html
+
+    where = Path(page) if page else None
+    if index:
+        out().print(html.write_index(Path(results), where), soft_wrap=True)
+        return 0
+    folder = find(Path(results), run)
+    out().print(html.write_report(folder, where), soft_wrap=True)
+    if charts:
+        from testbed.report.charts import write_charts
+
+        for path in write_charts(folder, Path(charts)):
+            out().print(path, soft_wrap=True)
+    return 0
 
 
 @app.command()
@@ -264,6 +299,16 @@ def version() -> int:
 
     out().print(__version__)
     return 0
+
+
+def write_page(folder: Path) -> None:
+    """The run's page beside it. The run is whole already, so what keeps the page from being made is told, no more."""
+    from testbed.report.html import write_report
+
+    try:
+        print(f"report: {write_report(folder)}", file=sys.stderr)
+    except HarnessError as error:
+        _say(f"no report.html: {error}", error.exit_code)
 
 
 def out() -> Console:
