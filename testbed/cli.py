@@ -123,6 +123,39 @@ def show(
 
 
 @app.command()
+def shrink(
+    run: Annotated[str, typer.Argument(help="A run, as `testbed show` takes it.")],
+    violation: Annotated[int, typer.Option(help="Which one, counted from 1; 1 is the one that the run tells.")] = 1,
+    results: ResultsDir = "results",
+    as_json: Json = False,
+) -> int:
+    """The fewest operations of a run that still show a violation, found by replaying them."""
+    from testbed.record.runs import find
+    from testbed.report.progress import Progress
+    from testbed.report.witness import print_shown, shown
+
+    with Progress(Console(stderr=True)) as progress:
+        found = shown(find(Path(results), run), violation, progress)
+    return print_shown(found, out(), as_json=as_json)
+
+
+@app.command()
+def repro(
+    run: Annotated[str, typer.Argument(help="A run, as `testbed show` takes it.")],
+    violation: Annotated[int, typer.Option(help="Which one, counted from 1; 1 is the one that the run tells.")] = 1,
+    results: ResultsDir = "results",
+) -> int:
+    """The same as a stand-alone Python file on standard output: it exits 1 while the violation is there."""
+    from testbed.record.runs import find
+    from testbed.report.repro import source
+    from testbed.report.witness import shown
+
+    found = shown(find(Path(results), run), violation)
+    print(source(found), end="")
+    return 0
+
+
+@app.command()
 def compare(
     a: Annotated[str, typer.Argument(help="A run, as `testbed show` takes it.")],
     b: Annotated[str, typer.Argument(help="The run to compare with it.")],

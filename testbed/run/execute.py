@@ -91,6 +91,8 @@ def described(plan: planning.Plan, judge: Judge, server: str) -> dict[str, Any]:
             "queries": settings.queries,
             "backend": settings.backend,
             "redis": server,
+            "dataset": settings.dataset,
+            "arms": list(settings.arms),
         },
         arms=[arm.name for arm in plan.arms],
         metrics=judge.versions,
