@@ -27,6 +27,8 @@ DEV_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(DEV_EXTRAS))
 PY := $(VENV)/bin/python
 TESTBED := $(PY) -m testbed
 PYTEST := $(PY) -m pytest
+# Tests of one file share what is costly to make, so a file stays in one process.
+PARALLEL ?= --numprocesses auto --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help scenario list compare show doctor claims up down ps logs test check e2e promises bench install dev clean
@@ -75,10 +77,10 @@ logs: ## Their last log lines.
 	@docker compose logs --tail=50
 
 test: $(DEV_STAMP) ## All tests but whole runs: seconds to minutes.
-	@$(PYTEST) -m "not e2e"
+	@$(PYTEST) $(PARALLEL) --benchmark-disable -m "not e2e"
 
 e2e: $(DEV_STAMP) ## Whole runs through the command line, killed ones too.
-	@$(PYTEST) -m e2e
+	@$(PYTEST) $(PARALLEL) -m e2e
 
 promises: $(DEV_STAMP) ## What every variant of every scenario promises, over ten seeds: an hour.
 	@PROMISES=all $(PYTEST) tests/e2e/test_promises.py

@@ -30,6 +30,7 @@ _JOINING = _words(
 )
 # Verbs that only hold a question together: "which timeout is set for", "which timeout does it use".
 _LIGHT = _words("use apply set carry follow get go fall for under which what much many")
+_DIRECTIONS = _words("from to into onto than before after between against over above below")
 _QUESTION = _words("how who whom whose where when why")
 _OPEN = "what is"
 _MEASURES = _words("high large long many much often big old far fast soon low small")
@@ -41,15 +42,16 @@ class _Meaning(NamedTuple):
     negations: tuple[str, ...]
     asks_for: str
     tense: str
-    content: frozenset[str]
+    content: tuple[str, ...]
 
 
 def same_numbers_negations_entities(asked: str, stored: str) -> bool:
     """True when the two questions differ in nothing but wording that carries no meaning.
 
     Compared: numbers and names in their order, quoted strings, negations, tense, what kind of thing is asked for (who,
-    when, why, how often, ...), and the remaining words, singular or plural, in any order. A different attribute in the
-    same sentence pattern is a different remaining word.
+    when, why, how often, ...), and the remaining words, singular or plural, in their order: who pays whom, and from
+    where to where, is said by nothing else. Only "how long is the pump under warranty" may turn round "what is the
+    warranty on the pump". A different attribute in the same sentence pattern is a different word.
     """
     a, b = _meaning(asked), _meaning(stored)
     return (
@@ -57,8 +59,8 @@ def same_numbers_negations_entities(asked: str, stored: str) -> bool:
         and a.names == b.names
         and a.negations == b.negations
         and a.tense == b.tense
-        and a.content == b.content
         and _compatible(a.asks_for, b.asks_for)
+        and (a.content == b.content or _turned_round(a, b))
     )
 
 
@@ -68,7 +70,7 @@ def _meaning(text: str) -> _Meaning:
     numbers: list[str] = []
     names: list[str] = []
     negations: list[str] = []
-    content: set[str] = set()
+    content: list[str] = []
     words = [(m.start(), m.group()) for m in _WORD.finditer(text)]
     for start, word in words:
         low = word.lower().replace("\u2019", "'")
@@ -79,13 +81,14 @@ def _meaning(text: str) -> _Meaning:
         elif (word[0].isupper() and start not in starts) or (len(word) > 1 and word.isupper()):
             names.append(_singular(low))
         elif low not in _JOINING and low not in _LIGHT and low not in _PAST and low not in _FUTURE:
-            content.add(_singular(low))
+            content.append(_singular(low))
     names += ["".join(found) for found in _QUOTED.findall(text)]
     lows = [w.lower() for _, w in words]
     asks_for = _asks_for(lows)
     # Gone with the question word: "how high"; and light verbs in another form: "uses".
-    content -= _QUESTION | _LIGHT | set(asks_for.split())
-    return _Meaning(tuple(numbers), tuple(names), tuple(negations), asks_for, _tense(lows), frozenset(content))
+    gone = _QUESTION | _LIGHT | set(asks_for.split())
+    kept = tuple(dict.fromkeys(word for word in content if word not in gone))
+    return _Meaning(tuple(numbers), tuple(names), tuple(negations), asks_for, _tense(lows), kept)
 
 
 def _asks_for(lows: list[str]) -> str:
@@ -106,6 +109,11 @@ def _asks_for(lows: list[str]) -> str:
 
 def _compatible(a: str, b: str) -> bool:
     return a == b or ("" in (a, b) and (a or b).startswith(_OPEN))
+
+
+def _turned_round(a: _Meaning, b: _Meaning) -> bool:
+    """The same words about one thing in another order, after another question word; none goes from one to another."""
+    return a.asks_for != b.asks_for and sorted(a.content) == sorted(b.content) and not _DIRECTIONS & set(a.content)
 
 
 def _tense(lows: list[str]) -> str:

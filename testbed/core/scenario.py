@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from testbed.core.errors import unknown
 from testbed.core.ports import Change, Workload
@@ -15,6 +15,11 @@ class Expect:
 
     The faulty arm's ``metric`` must fall by at least ``drop_at_least`` below the clean arm's; bypassing the layer
     ``blame`` must cure it and bypassing another must not; each fix of ``cured_by`` must recover at least 95 %.
+
+    ``blame`` "a+b" are two layers of which each hides the other: bypassing both cures, one alone does not. "" is for
+    what no bypass brings back, as lost hits. ``metric`` is any of ``metrics.scores``, or made for the scenario: the hit
+    rate of a layer (``valid hits[answer]``), or the share of answers from a revision that was replaced longer ago than
+    a service allows (``behind > 60 s``).
     """
 
     metric: str
@@ -29,6 +34,7 @@ class Variant:
     """One way in which the scenario's fault shows: its faults, its workload, its fixes, what is expected of it.
 
     ``encoder`` is in force at the start; ``expands_questions`` is False for a service without query rewriting.
+    ``given`` is how this service is built, in every arm and at every level: a bounded cache, another way to stay fresh.
     """
 
     name: str
@@ -40,6 +46,7 @@ class Variant:
     anomalies: tuple[str, ...] = ()
     encoder: str = "minilm"
     expands_questions: bool = True
+    given: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +65,30 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One replay of the ops: which changes are on, and which layer is bypassed."""
+    """One replay of the ops: how the service is built, which changes are on, which layers are bypassed."""
 
     name: str
     faults: tuple[Change, ...] = ()
     fixes: tuple[Change, ...] = ()
     bypass: tuple[str, ...] = ()
+    given: tuple[Change, ...] = ()
 
 
 def arms_of(variant: Variant, layers: tuple[str, ...]) -> tuple[Arm, ...]:
-    """clean, faulty, each fix on both, and the faulty stack without each layer."""
+    """clean, faulty, each fix on both, and the faulty stack without each layer (and without all that are to blame)."""
     faulty = variant.faults
+    joint = variant.expect.blame.split("+")
     out = [Arm("clean"), Arm("faulty", faulty)]
     out += [Arm(f"faulty+{f.name}", faulty, (f,)) for f in variant.fixes]
     out += [Arm(f"clean+{f.name}", (), (f,)) for f in variant.fixes]
     out += [Arm(f"faulty-without:{layer}", faulty, (), (layer,)) for layer in layers]
-    return tuple(out)
+    if len(joint) > 1:
+        out.append(Arm(f"faulty-without:{variant.expect.blame}", faulty, (), tuple(joint)))
+    return tuple(replace(arm, given=variant.given) for arm in out)
 
 
 def arm_named(name: str, variant: Variant, fixes: Mapping[str, Change], layers: tuple[str, ...]) -> Arm:
-    """The arm of a name in its full form: ``faulty+fix-a+fix-b-without:answer,retrieval``, or ``clean...``.
+    """The arm of a name in its full form: ``faulty+fix-a+fix-b-without:answer+retrieval``, or ``clean...``.
 
     Parameters
     ----------
@@ -95,8 +106,9 @@ def arm_named(name: str, variant: Variant, fixes: Mapping[str, Change], layers: 
     for fix in fixed:
         if fix not in fixes:
             raise unknown("fix", fix, fixes, f"arm {name}")
-    bypass = tuple(bypassed.split(",")) if bypassed else ()
+    bypass = tuple(bypassed.split("+")) if bypassed else ()
     for layer in bypass:
         if layer not in layers:
             raise unknown("layer", layer, layers, f"arm {name}")
-    return Arm(name, variant.faults if base == "faulty" else (), tuple(fixes[f] for f in fixed), bypass)
+    faults = variant.faults if base == "faulty" else ()
+    return Arm(name, faults, tuple(fixes[f] for f in fixed), bypass, variant.given)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import isnan
 
 from testbed.core.scenario import Expect
-from testbed.metrics.scores import LOWER_IS_BETTER
+from testbed.metrics.scores import is_lower_better
 
 CURED, NOT_CURED = 0.95, 0.50
 # A stack without a layer is not quite the clean stack: an answer cache also repeats a right answer to a paraphrase that
@@ -48,7 +48,7 @@ def check_expect(
 
 def fall(metric: str, before: float, after: float) -> float:
     """How much worse ``after`` is."""
-    return after - before if metric in LOWER_IS_BETTER else before - after
+    return after - before if is_lower_better(metric) else before - after
 
 
 def recovered(metric: str, clean: float, faulty: float, repaired: float) -> float | None:
@@ -70,6 +70,7 @@ def _cures(expect: Expect, scores: Mapping[str, float]) -> list[str]:
 
 def _blames(expect: Expect, scores: Mapping[str, float], layers: Sequence[str]) -> list[str]:
     out = []
+    joint = expect.blame.split("+")
     for layer in dict.fromkeys([*([expect.blame] if expect.blame else []), *layers]):
         arm = f"faulty-without:{layer}"
         share = _recovered(expect.metric, scores, arm)
@@ -77,7 +78,7 @@ def _blames(expect: Expect, scores: Mapping[str, float], layers: Sequence[str]) 
             out.append(f"{arm}: did not run, or has no {expect.metric}")
         elif layer == expect.blame and share < CURED_BY_BYPASS - _ROUNDING:
             out.append(f"{arm}: recovered {share:.0%} of the drop, but the layer to blame should give back all of it")
-        elif layer != expect.blame and share >= NOT_CURED - _ROUNDING:
+        elif layer != expect.blame and share >= (CURED_BY_BYPASS if layer in joint else NOT_CURED) - _ROUNDING:
             out.append(f"{arm}: recovered {share:.0%} of the drop, but {expect.blame or 'no layer'} is to blame")
     return out
 

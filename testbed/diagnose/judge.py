@@ -26,7 +26,7 @@ from testbed.metrics import scores as scoring
 from testbed.metrics.faithfulness import FAITHFUL, TRUE, ClaimReader, Quadrants
 from testbed.metrics.grounding import ANSWER_CONTAINMENT
 from testbed.metrics.scores import RANKING, AskScore
-from testbed.metrics.serving import LayerServing, Serving, serve
+from testbed.metrics.serving import LayerServing, Serving, layer_of, rates, serve
 
 INVARIANTS = (NoCrossTenant(), DictWithLosses(), Freshness(), Lineage())
 
@@ -171,6 +171,9 @@ def judge_run(
     judgement is about its stand-in (``metric_on``), and says so by its ``metric``.
     """
     clean, faulty = arms.get("clean"), arms.get("faulty")
+    if expect.metric not in (*known_to(clean), *known_to(faulty)):
+        arms = {name: measured(arm, expect.metric) for name, arm in arms.items()}
+        clean, faulty = arms.get("clean"), arms.get("faulty")
     expect = replace(expect, metric=metric_on(expect.metric, clean or faulty))
     means = {name: arm.means.get(expect.metric, nan) for name, arm in arms.items()}
     verdicts = {name: arm.holds() for name, arm in arms.items()}
@@ -195,6 +198,23 @@ def judge_run(
     )
 
 
+def known_to(arm: ArmJudgement | None) -> tuple[str, ...]:
+    return () if arm is None else tuple(arm.means)
+
+
+def measured(arm: ArmJudgement, metric: str) -> ArmJudgement:
+    """The arm with one more metric, made for the scenario: of what a layer served, or of how late answers were."""
+    if layer_of(metric):
+        by_op = rates(arm.serving, metric)
+        rows = tuple(replace(s, metrics={**s.metrics, metric: by_op.get(s.op, nan)}) for s in arm.scores)
+    elif (limit_s := scoring.limit_of(metric)) is not None:
+        rows = tuple(replace(s, metrics={**s.metrics, metric: s.late(limit_s)}) for s in arm.scores)
+    else:
+        return arm
+    value, unscored = scoring.mean(rows, metric)
+    return replace(arm, scores=rows, means={**arm.means, metric: value}, unscored={**arm.unscored, metric: unscored})
+
+
 def metric_on(metric: str, arm: ArmJudgement | None) -> str:
     """The metric itself, or what comes nearest on data without a ledger: containment for truth, else the ranking."""
     if arm is None or not isnan(arm.means.get(metric, nan)) or metric not in (TRUE, FAITHFUL):
@@ -210,7 +230,7 @@ def _heat(clean: ArmJudgement, faulty: ArmJudgement, metric: str, layers: Sequen
 
 
 def _sign(metric: str) -> int:
-    return -1 if metric in scoring.LOWER_IS_BETTER else 1
+    return -1 if scoring.is_lower_better(metric) else 1
 
 
 def _deltas(arm: ArmJudgement, clean: ArmJudgement, seed: int) -> dict[str, Delta]:

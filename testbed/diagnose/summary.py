@@ -17,12 +17,13 @@ from dataclasses import asdict
 from math import nan
 from typing import Any, NamedTuple
 
-from testbed.core.scenario import Scenario, Variant
+from testbed.core.scenario import Expect, Scenario, Variant
 from testbed.diagnose import versions
 from testbed.diagnose.judge import INVARIANTS, ArmJudgement, RunJudgement, judge_arm, judge_run, plain
 from testbed.metrics import scores as scoring
 from testbed.metrics.faithfulness import FAITHFUL, TRUE, ClaimReader
 from testbed.metrics.grounding import ANSWER_CONTAINMENT, LEXICAL_GROUNDING
+from testbed.metrics.serving import layer_of
 from testbed.record.folder import RunReader
 from testbed.run.plan import Plan
 from testbed.run.settings import Settings
@@ -68,13 +69,12 @@ class Summarize:
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """The arms beside one another: the summary, and one score row per arm and ask."""
         arms = {name: found.judgement for name, found in judged.items()}
-        single = [arm for arm in plan.arms if len(arm.bypass) == 1]
-        layers = [arm.bypass[0] for arm in single if arm.name == f"faulty-without:{arm.bypass[0]}"]
+        layers = _bypassed(plan)
         run = judge_run(arms, plan.variant.expect, layers, seed=plan.settings.seed)
         content = _header(plan, run_digest) | run.to_json()
         del content["failures"]  # told in ``expect``, where a run that is not held to all of them says so
         content["order"] = [arm.name for arm in plan.arms]
-        content["hits_of"] = hits_of = _hits_of(arms, plan.variant.expect.blame)
+        content["hits_of"] = hits_of = _hits_of(arms, plan.variant.expect)
         for name, arm in arms.items():
             content["arms"][name] |= _table_row(arm, hits_of)
         for name, why in unsupported.items():
@@ -83,6 +83,14 @@ class Summarize:
         content["versions"] = judged["faulty"].versions if shows else []
         content["expect"] = _expectation(plan, run)
         return plain(content), [score.row(name) for name, arm in arms.items() for score in arm.scores]
+
+
+def _bypassed(plan: Plan) -> list[str]:
+    """What an arm is without: each single layer, and together those that are to blame together."""
+    named = {f"faulty-without:{layer}": layer for arm in plan.arms for layer in arm.bypass}
+    blame = plan.variant.expect.blame
+    named |= {f"faulty-without:{blame}": blame}
+    return [named[arm.name] for arm in plan.arms if arm.name in named]
 
 
 def _header(plan: Plan, run_digest: str) -> dict[str, Any]:
@@ -102,9 +110,9 @@ def _header(plan: Plan, run_digest: str) -> dict[str, Any]:
     }
 
 
-def _hits_of(arms: Mapping[str, ArmJudgement], blamed: str) -> str:
-    """The cache whose hit rates tell the story: the blamed one, or the outermost where an index is to blame."""
-    clean = arms.get("clean")
+def _hits_of(arms: Mapping[str, ArmJudgement], expect: Expect) -> str:
+    """The cache whose hit rates tell the story: that of the metric, the blamed one, or the outermost of all."""
+    clean, blamed = arms.get("clean"), layer_of(expect.metric) or expect.blame
     found = clean.layer(blamed) if clean else None
     return blamed if found is not None and found.requests and blamed != "index" else OUTERMOST
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
@@ -19,6 +20,17 @@ RANKING = (RankingMetric("MRR"), RankingMetric("nDCG"), RankingMetric("recall"))
 LEAK_RATE, STALE_RATE, ABSTAINED = "leak rate", "stale rate", "abstained"
 # Metrics of which less is better; all others want more.
 LOWER_IS_BETTER = frozenset({LEAK_RATE, STALE_RATE, ABSTAINED})
+_BEHIND = re.compile(r"behind > ([0-9]+) s")
+
+
+def is_lower_better(metric: str) -> bool:
+    return metric in LOWER_IS_BETTER or limit_of(metric) is not None
+
+
+def limit_of(metric: str) -> float | None:
+    """The seconds of ``behind > <seconds> s``; None for another metric."""
+    found = _BEHIND.fullmatch(metric)
+    return float(found.group(1)) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,7 @@ class AskScore:
 
     ``metrics`` by canonical name, NaN where unscored. ``via`` is the layer that served it, "none" when no cache did.
     ``stale`` and ``foreign`` are None where the trace cannot tell. ``at_s`` is when it was asked, in logical seconds.
+    ``behind_s`` is for how long the oldest of its sources had been replaced or deleted; 0 when none had.
     """
 
     op: int
@@ -38,6 +51,7 @@ class AskScore:
     foreign: bool | None
     abstained: bool
     at_s: float = 0.0
+    behind_s: float = 0.0
 
     def value(self, metric: str) -> float:
         """A score by name; the classes count as 1.0 and 0.0, unknown is NaN."""
@@ -46,6 +60,10 @@ class AskScore:
         if metric == STALE_RATE:
             return _rate(self.stale)
         return float(self.abstained) if metric == ABSTAINED else self.metrics.get(metric, nan)
+
+    def late(self, limit_s: float) -> float:
+        """1.0 when the answer was older than a service with this limit may give; NaN where that cannot be told."""
+        return nan if self.stale is None else float(self.behind_s > limit_s)
 
     def row(self, arm: str) -> dict[str, Any]:
         """The row of the score table: labels, and a float for each metric."""
@@ -62,7 +80,8 @@ def score_history(history: History, *, reader: ClaimReader | None = None) -> lis
     evidence = history.evidence
     if reader is None:
         reader = claim_reader(evidence)
-    return [_score(ask, evidence, evidence.gold.get(ask.op.index), reader) for ask in history.asks.values()]
+    at_s = {op.index: op.at_s for op in evidence.ops}
+    return [_score(ask, evidence, evidence.gold.get(ask.op.index), reader, at_s) for ask in history.asks.values()]
 
 
 def claim_reader(evidence: Evidence) -> ClaimReader | None:
@@ -89,7 +108,9 @@ def table(scores: Iterable[AskScore]) -> Quadrants:
     )
 
 
-def _score(ask: Ask, evidence: Evidence, gold: Gold | None, reader: ClaimReader | None) -> AskScore:
+def _score(
+    ask: Ask, evidence: Evidence, gold: Gold | None, reader: ClaimReader | None, at_s: Mapping[int, float]
+) -> AskScore:
     metrics = {metric.name: metric.score(ask.ranking, gold.relevant if gold else {}) for metric in RANKING}
     if reader is not None:
         metrics |= _against_ledger(ask, evidence, gold, reader)
@@ -105,6 +126,7 @@ def _score(ask: Ask, evidence: Evidence, gold: Gold | None, reader: ClaimReader 
         foreign=ask.foreign,
         abstained=ask.abstained,
         at_s=ask.op.at_s,
+        behind_s=max((ask.op.at_s - at_s[old.since] for old in ask.superseded), default=0.0),
     )
 
 

@@ -6,6 +6,7 @@ was made for this key, for this asker, from documents that are still current, wi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, nan
@@ -18,6 +19,10 @@ Outcome = Literal["miss", "fresh", "stale", "foreign", "wrong", "unknown"]
 BAD: tuple[Outcome, ...] = ("foreign", "stale", "wrong")
 # What a layer is asked; puts and deletes are apart from what an asker waits for.
 _READS = frozenset({"hit", "miss", "search", "ask"})
+
+
+# Metrics that a scenario may be about, by layer: hits of any kind, and those that were right to give.
+_HITS = re.compile(r"(valid )?hits\[([a-z0-9.]+)\]")
 
 
 class Served(NamedTuple):
@@ -206,6 +211,22 @@ class _Judge:
             for search in ask.searches
             for stray in search.strays
         )
+
+
+def layer_of(metric: str) -> str:
+    """The layer of ``hits[<layer>]`` or ``valid hits[<layer>]``; "" for another metric."""
+    found = _HITS.fullmatch(metric)
+    return found.group(2) if found else ""
+
+
+def rates(serving: Serving, metric: str) -> dict[int, float]:
+    """By ask that reached the layer, the share of its lookups that were hits (valid ones, if the name says so)."""
+    counted = ("fresh",) if metric.startswith("valid") else ("fresh", "unknown", *BAD)
+    layer, seen = layer_of(metric), dict[int, list[bool]]()
+    for served in serving.lookups:
+        if served.layer == layer:
+            seen.setdefault(served.op, []).append(served.outcome in counted)
+    return {op: sum(hits) / len(hits) for op, hits in seen.items()}
 
 
 def latency_of(timings: Iterable[tuple[int, str, str, int]]) -> dict[str, Latency]:

@@ -11,6 +11,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,7 @@ CREATE TABLE IF NOT EXISTS files (path TEXT PRIMARY KEY, stamp TEXT NOT NULL, di
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _AT_ONCE = 500  # SQLite allows 999 parameters in its oldest builds
 _WAIT_S = 30.0
+_RETRY_S = 0.01
 _CHUNK = 64  # texts encoded between two writes: what a killed run loses at most
 
 
@@ -114,7 +116,7 @@ class Memo:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(self.path, timeout=_WAIT_S, check_same_thread=False)
         try:
-            db.execute("PRAGMA journal_mode = WAL")
+            _use_wal(db)
             db.execute("PRAGMA synchronous = NORMAL")
             db.executescript(_SCHEMA)
         except sqlite3.DatabaseError:
@@ -205,6 +207,20 @@ class MemoEncoder:
     def _hold(self, made: Iterable[tuple[str, Vectors]], role: Role) -> None:
         for text, vector in made:
             self._held[role, text] = vector
+
+
+def _use_wal(db: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log; of several processes that do so on a new file, SQLite lets only one wait."""
+    deadline = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return
 
 
 def _checksum(key: bytes, vector: bytes) -> bytes:

@@ -29,6 +29,10 @@ def columns(summary: Mapping[str, Any]) -> list[Column]:
             out.append(Column(heading, tuple(number(_mean(arm, metric)) for arm in arms.values()), rank))
             if metric == summary["metric"]:
                 out.append(Column("delta", tuple(_delta(summary, name, metric) for name in arms), 2))
+    if summary["metric"] not in [metric for metric, _, _ in SHOWN]:
+        metric = summary["metric"]
+        out.append(Column(metric, tuple(number(_mean(arm, metric)) for arm in arms.values())))
+        out.append(Column("delta", tuple(_delta(summary, name, metric) for name in arms), 2))
     out += [
         Column("valid hits", tuple(number(arm.get("valid_hits")) for arm in arms.values())),
         Column("hits", tuple(number(arm.get("hits")) for arm in arms.values()), 4),

@@ -114,7 +114,9 @@ def expectation(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     expect = summary["expect"]
     metric, cured_by = expect["metric"], ", ".join(expect["cured_by"])
     promise = (
-        f"{metric} falls by at least {expect['drop_at_least']:.2f}, {expect['blame']} to blame, cured by {cured_by}"
+        f"{metric} {'rises' if metric.startswith(LESS_IS_BETTER) else 'falls'} by at least"
+        f" {expect['drop_at_least']:.2f}, {expect['blame'].replace('+', ' and ') or 'no layer'} to blame,"
+        f" cured by {cured_by}"
     )
     if expect["failures"]:
         yield "expected", f"{promise}: NOT so"
@@ -144,7 +146,7 @@ def _heatmap(summary: Mapping[str, Any], console: Console) -> None:
         if layer == summary["hits_of"]:
             console.print(f"  {' valid':<{MARGIN - 2}}{shades.shade(heat['valid_hits'][layer], characters)}")
     lost = [None if value is None else -value for value in heat["delta"]]
-    if summary["metric"] in LESS_IS_BETTER:
+    if summary["metric"].startswith(LESS_IS_BETTER):
         lost = heat["delta"]
     top = max((value for value in lost if value is not None), default=0.0)
     drop = shades.shade(lost, characters, top=top)
@@ -172,5 +174,5 @@ def _other(counts: Mapping[str, int]) -> int:
     return int(counts["unfaithful_true"] + counts["unfaithful_untrue"])
 
 
-LESS_IS_BETTER = ("leak rate", "stale rate", "abstained")
+LESS_IS_BETTER = ("leak rate", "stale rate", "abstained", "behind > ")
 VERSION_COLUMNS = ("part", "actual", "believed", "agree")

@@ -155,9 +155,9 @@ def ask(query: Query, stack: Stack, ctx: RunContext, recorder: Recorder) -> None
 
 @contextmanager
 def changed(stack: Stack, arm: Arm, ctx: RunContext) -> Iterator[None]:
-    """Faults inside, fixes around them, bypassed layers around those."""
+    """The service as it is built, faults around it, fixes around them, bypassed layers around those."""
     with ExitStack() as undo:
-        for change in (*arm.faults, *arm.fixes):
+        for change in (*arm.given, *arm.faults, *arm.fixes):
             undo.enter_context(change.applied(stack, ctx))
         for layer in arm.bypass:
             undo.enter_context(stack.without(layer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any
 
 from testbed.caches.gate import same_numbers_negations_entities
@@ -23,6 +24,7 @@ class ReferenceStack(Pipeline):
     """Faiss (or Chroma) for vectors, Redis for texts and exact caches, a semantic second level in process."""
 
     semantic: SemanticCache
+    tiers: MutableMapping[str, Cache]  # of the answer cache: "l1" exact, "l2" semantic
     redis: Any  # client of the server that holds texts and caches, for what keeps more there
     namespace: str
 
@@ -58,6 +60,6 @@ def build(parts: Parts) -> ReferenceStack:
         reader=ExtractiveReader(),
         glossary=parts.glossary,
     )
-    stack.semantic = semantic
+    stack.semantic, stack.tiers = semantic, answer.tiers
     stack.redis, stack.namespace = parts.redis, parts.namespace
     return stack

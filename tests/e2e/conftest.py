@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -13,8 +14,13 @@ Play = Callable[..., Outcome]
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results and embeddings of this session: each text is embedded once."""
-    return tmp_path_factory.mktemp("home")
+    """Results of this process, and the embeddings of all: each text is embedded once."""
+    folder = tmp_path_factory.mktemp("home")
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
+    shared.mkdir(exist_ok=True)
+    (folder / "cache").symlink_to(shared)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -57,7 +57,7 @@ def test_killed_at_ten_random_moments(
     results = tmp_path / "results"
     env = environment(home, RESULTS_DIR=str(results), TMPDIR=str(temporary), QUERIES="60")
     cut_short = 0
-    for moment in range(MOMENTS):
+    for moment in range(3 * MOMENTS):  # a run may end before its moment comes: that one does not count
         running = subprocess.Popen(
             command("run", "tenant-leak"), cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -71,7 +71,9 @@ def test_killed_at_ten_random_moments(
         # After SIGTERM the run itself has stopped its server; after SIGKILL the server's watchdog does.
         assert gone(temporary, 0.5 if number == signal.SIGTERM else GONE_S), processes_below(temporary)
         check_folders(results)
-    assert cut_short >= MOMENTS - 3, "most runs must have been killed for this to mean anything"
+        if cut_short == MOMENTS:
+            break
+    assert cut_short == MOMENTS, "that many runs must have been killed for this to mean anything"
     after = play(home, "tenant-leak", RESULTS_DIR=str(results), TMPDIR=str(temporary), QUERIES="60")
     assert after.digest == played("tenant-leak").digest
     assert sorted(temporary.iterdir()) == []

@@ -13,6 +13,7 @@ from testbed.corpora.ledger import build_ledger
         ("What is the audit date of the gateway?", "When is the audit date of the gateway?"),
         ("Which backup scheme does the data lake use?", "What is the backup scheme of the data lake?"),
         ("What are the limits of plan 3?", "What is the limit of plan 3?"),
+        ("What is the warranty on the pump?", "How long is the pump under warranty?"),
     ],
 )
 def test_wordings_without_meaning_pass_both_ways(asked: str, stored: str) -> None:
@@ -30,6 +31,11 @@ def test_wordings_without_meaning_pass_both_ways(asked: str, stored: str) -> Non
         ("What is the request timeout of the gateway?", "What is the audit date of the gateway?"),
         ("What is the timeout in Oslo?", "What is the timeout in Madrid?"),
         ("Is the route from Oslo to Rome open?", "Is the route from Rome to Oslo open?"),
+        ("Can a manager overrule an auditor?", "Can an auditor overrule a manager?"),
+        ("Does the buyer pay the seller?", "Does the seller pay the buyer?"),
+        ("Convert euros to yen", "Convert yen to euros"),
+        ("Who reports to the director?", "Who does the director report to?"),
+        ("What is the way from mill to port?", "How long is the way from port to mill?"),
         ('What does "half open" mean?', 'What does "half closed" mean?'),
         ("Why is the audit date of the gateway?", "What is the audit date of the gateway?"),
         ("How long does the job run?", "How often does the job run?"),

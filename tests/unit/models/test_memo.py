@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -199,6 +200,18 @@ def test_processes_write_at_the_same_time_and_one_that_is_killed_harms_nobody(tm
     memo.close()
     assert {k for k in keys if k[0] in (1, 2)} <= set(found)
     assert all((vector == int.from_bytes(key[1:], "big")).all() for key, vector in found.items())
+
+
+def test_a_new_file_that_another_process_is_setting_up_is_waited_for(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "embeddings.sqlite3", check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")  # for this lock SQLite does not wait when the journal's mode is changed
+    other.execute("SELECT * FROM sqlite_master").fetchall()
+    threading.Timer(0.2, other.rollback).start()
+    memo = Memo(tmp_path)
+    memo.keep({b"k" * 32: np.ones(4, np.float32)})
+    assert list(memo.find([b"k" * 32])) == [b"k" * 32]
+    other.close()
+    memo.close()
 
 
 def test_the_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,10 +69,10 @@ def arms(*names: str) -> list[tuple[str, list[str], list[str], tuple[str, ...]]]
 
 def test_arms_that_no_variant_lists_are_found_by_their_full_name() -> None:
     fault = scenarios.load("tenant-leak").variants[0].faults[0].name
-    assert arms("clean-without:answer", "faulty+re-embed+hard-partition-without:answer,retrieval", "faulty") == [
+    assert arms("clean-without:answer", "faulty+re-embed+hard-partition-without:answer+retrieval", "faulty") == [
         ("clean-without:answer", [], [], ("answer",)),
         (
-            "faulty+re-embed+hard-partition-without:answer,retrieval",
+            "faulty+re-embed+hard-partition-without:answer+retrieval",
             [fault],
             ["re-embed", "hard-partition"],
             ("answer", "retrieval"),
