@@ -12,7 +12,7 @@ B ?=
 ACROSS ?=
 FORMAT ?= text
 export NAME A B ACROSS FORMAT
-export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BACKEND REDIS_URL CHROMA_URL RESULTS_DIR SCENARIOS_DIR
+export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BLAME BACKEND REDIS_URL CHROMA_URL RESULTS_DIR SCENARIOS_DIR
 
 # -- environment ------------------------------------------------------------------------------------------------------
 VENV ?= .venv
@@ -31,7 +31,7 @@ PYTEST := $(PY) -m pytest
 PARALLEL ?= --numprocesses auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show doctor claims up down ps logs test check e2e promises bench install dev clean
+.PHONY: help scenario list compare show doctor claims attribution up down ps logs test check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -63,6 +63,9 @@ doctor: $(STAMP) ## What is installed, missing, and which extra brings it.
 
 claims: $(STAMP) ## Published claims about RAG caches, measured here.
 	@$(TESTBED) claims
+
+attribution: $(STAMP) ## How often blame by replay, and the published heatmap, name the broken layer.
+	@$(TESTBED) attribution
 
 up: $(STAMP) ## Start the Docker Compose sandbox (BACKEND=compose uses it).
 	@$(PY) -m testbed.stacks.containers up

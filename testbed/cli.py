@@ -60,6 +60,9 @@ def run(
     ] = "",
     queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions are asked.")] = "400",
     backend: Annotated[str, typer.Option(envvar="BACKEND", help="embedded, or compose for real containers.")] = "",
+    blame: Annotated[
+        str, typer.Option(envvar="BLAME", help="bypass, or shapley for several faulty layers (26 arms more).")
+    ] = "bypass",
     redis_url: Annotated[str, typer.Option(envvar="REDIS_URL", help="A server to use instead of a private one.")] = "",
     chroma_url: Annotated[str, typer.Option(envvar="CHROMA_URL", help="A Chroma server to use.")] = "",
     results: ResultsDir = "results",
@@ -81,6 +84,7 @@ def run(
         "DATASET": dataset,
         "QUERIES": queries,
         "BACKEND": backend,
+        "BLAME": blame,
         "REDIS_URL": redis_url,
         "CHROMA_URL": chroma_url,
         "RESULTS_DIR": results,
@@ -193,6 +197,19 @@ def claims(
 
     register.run("full" if full else "small", only=tuple(only or ()), out=Path(results) / "claims", say=out().print)
     return 0
+
+
+@app.command()
+def attribution(
+    full: Annotated[bool, typer.Option("--full", help="All variants, eight seeds: hours.")] = False,
+    results: ResultsDir = "results",
+) -> int:
+    """How often blame by replay, and the published heatmap, name the layer that was really broken."""
+    from testbed.report.attribution import print_attribution
+    from testbed.report.progress import Progress
+
+    with Progress(Console(stderr=True)) as progress:
+        return print_attribution(Path(results) / "attribution", "full" if full else "small", out(), progress)
 
 
 @app.command()

@@ -22,7 +22,7 @@ from testbed.run.plan import Plan
 from testbed.run.replay import Player, Script
 
 FAULTY = "faulty"
-MAX_REPLAYS = 300
+MAX_OPS, MAX_REPLAYS = 10, 300
 
 
 class Violation(NamedTuple):

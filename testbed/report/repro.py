@@ -31,6 +31,7 @@ def source(shown: Shown) -> str:
         ("ops", _tuple((_op(op, used) for op in script.ops), 1)),
         ("faults", _tuple((used.value(c) for c in script.faults), 1)),
         ("fixes", _tuple((used.value(c) for c in script.fixes), 1)),
+        ("given", _tuple((used.value(c) for c in script.given), 1)),
         ("bypass", repr(script.bypass)),
         ("gold", _tuple((_block(replace(g, claim=None), used, 2) for g in script.gold), 1)),
         ("glossary", used.value(script.glossary)),

@@ -39,6 +39,7 @@ def settings_of(described: Mapping[str, Any], *, redis_url: str = "", scenarios_
         dataset=dataset,
         queries=told["queries"],
         arms=tuple(told.get("arms", ())),
+        blame=told.get("blame", "bypass"),
         redis_url=redis_url,
         scenarios_dir=scenarios_dir,
     )

@@ -36,7 +36,7 @@ class Script:
     Parameters
     ----------
     ops : the load first; they keep the numbers and times of the run that they were taken from
-    faults, fixes, bypass : as in an arm
+    faults, fixes, bypass, given : as in an arm
     gold : what each asker should be served; an invariant may need ``subject`` and ``relevant``
     glossary : per tenant, what its words stand for: its questions are expanded with it
     canaries : per tenant, a word that only its documents hold
@@ -47,6 +47,7 @@ class Script:
     faults: tuple[Change, ...] = ()
     fixes: tuple[Change, ...] = ()
     bypass: tuple[str, ...] = ()
+    given: tuple[Change, ...] = ()
     gold: tuple[Gold, ...] = ()
     glossary: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     canaries: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +79,7 @@ def script_of(plan: Plan, arm: Arm, kept: Set[int] | None = None, docs: Set[str]
         faults=arm.faults,
         fixes=arm.fixes,
         bypass=arm.bypass,
+        given=arm.given,
         gold=tuple(gold.values()),
         glossary=_glossary(plan, ops),
         canaries={tenant: word for tenant, word in plan.corpus.canaries.items() if tenant in tenants},
@@ -148,7 +150,8 @@ class Player:
         namespace = f"{self._service.namespace}replay{self.played}:"
         self.played += 1
         self._progress("replaying", self.played, 0)
-        arm = Arm("faulty" + (f"-without:{','.join(script.bypass)}" if script.bypass else ""), *_changes(script))
+        name = "faulty" + (f"-without:{'+'.join(script.bypass)}" if script.bypass else "")
+        arm = Arm(name, script.faults, script.fixes, script.bypass, script.given)
         sink = Memory()
         try:
             runner = ArmRunner(_plan(script, arm), Server(self._service.client, namespace), _silent)
@@ -228,10 +231,6 @@ def _plan(script: Script, arm: Arm) -> Plan:
         gold={gold.op: gold for gold in script.gold},
         arms=(arm,),
     )
-
-
-def _changes(script: Script) -> tuple[tuple[Change, ...], tuple[Change, ...], tuple[str, ...]]:
-    return script.faults, script.fixes, script.bypass
 
 
 def _docs(op: Op) -> Iterable[Doc]:
