@@ -15,7 +15,8 @@ SEEDS ?= 1-5
 LEVELS ?= high
 VARIANTS ?= first
 export NAME A B ACROSS FORMAT
-export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BACKEND REDIS_URL CHROMA_URL RESULTS_DIR SCENARIOS_DIR
+export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BLAME BACKEND REDIS_URL CHROMA_URL RESULTS_DIR
+export SCENARIOS_DIR
 
 # -- environment ------------------------------------------------------------------------------------------------------
 VENV ?= .venv
@@ -38,8 +39,8 @@ PARALLEL ?= --numprocesses auto --dist loadfile
 DOCKER_TESTS ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show report doctor claims sweep matrix power mutants up down ps logs test test-docker \
-    check e2e promises bench install dev clean
+.PHONY: help scenario list compare show report doctor claims sweep matrix power attribution mutants up down ps logs test \
+    test-docker check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -86,6 +87,9 @@ power: $(STAMP) ## How much pollution each rule notices, and false alarms in 300
 
 claims: $(STAMP) ## Published claims about RAG caches, measured here.
 	@$(TESTBED) claims
+
+attribution: $(STAMP) ## How often blame by replay, and the published heatmap, name the broken layer.
+	@$(TESTBED) attribution
 
 up: $(STAMP) ## Start the Docker Compose sandbox (BACKEND=compose uses it).
 	@$(PY) -m testbed.stacks.containers up

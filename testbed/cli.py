@@ -69,6 +69,9 @@ def run(
     ] = "",
     queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions are asked.")] = "400",
     backend: Annotated[str, typer.Option(envvar="BACKEND", help="embedded, or compose for real containers.")] = "",
+    blame: Annotated[
+        str, typer.Option(envvar="BLAME", help="bypass, or shapley for several faulty layers (26 arms more).")
+    ] = "bypass",
     redis_url: Annotated[str, typer.Option(envvar="REDIS_URL", help="A server to use instead of a private one.")] = "",
     chroma_url: Annotated[str, typer.Option(envvar="CHROMA_URL", help="A Chroma server to use.")] = "",
     results: ResultsDir = "results",
@@ -90,6 +93,7 @@ def run(
         "DATASET": dataset,
         "QUERIES": queries,
         "BACKEND": backend,
+        "BLAME": blame,
         "REDIS_URL": redis_url,
         "CHROMA_URL": chroma_url,
         "RESULTS_DIR": results,
@@ -135,6 +139,39 @@ def show(
     from testbed.report.table import print_run
 
     return print_run(find(Path(results), run), out(), as_json=as_json, verify=True)
+
+
+@app.command()
+def shrink(
+    run: Annotated[str, typer.Argument(help="A run, as `testbed show` takes it.")],
+    violation: Annotated[int, typer.Option(help="Which one, counted from 1; 1 is the one that the run tells.")] = 1,
+    results: ResultsDir = "results",
+    as_json: Json = False,
+) -> int:
+    """The fewest operations of a run that still show a violation, found by replaying them."""
+    from testbed.record.runs import find
+    from testbed.report.progress import Progress
+    from testbed.report.witness import print_shown, shown
+
+    with Progress(Console(stderr=True)) as progress:
+        found = shown(find(Path(results), run), violation, progress)
+    return print_shown(found, out(), as_json=as_json)
+
+
+@app.command()
+def repro(
+    run: Annotated[str, typer.Argument(help="A run, as `testbed show` takes it.")],
+    violation: Annotated[int, typer.Option(help="Which one, counted from 1; 1 is the one that the run tells.")] = 1,
+    results: ResultsDir = "results",
+) -> int:
+    """The same as a stand-alone Python file on standard output: it exits 1 while the violation is there."""
+    from testbed.record.runs import find
+    from testbed.report.repro import source
+    from testbed.report.witness import shown
+
+    found = shown(find(Path(results), run), violation)
+    print(source(found), end="")
+    return 0
 
 
 @app.command()
@@ -290,6 +327,19 @@ def _outcomes(grid: list[Any], folder: Path) -> Any:
 
     with Progress(Console(stderr=True)) as progress:
         return outcomes(grid, folder, progress)
+
+
+@app.command()
+def attribution(
+    full: Annotated[bool, typer.Option("--full", help="All variants, eight seeds: hours.")] = False,
+    results: ResultsDir = "results",
+) -> int:
+    """How often blame by replay, and the published heatmap, name the layer that was really broken."""
+    from testbed.report.attribution import print_attribution
+    from testbed.report.progress import Progress
+
+    with Progress(Console(stderr=True)) as progress:
+        return print_attribution(Path(results) / "attribution", "full" if full else "small", out(), progress)
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from testbed.core.errors import unknown
@@ -88,6 +88,12 @@ def arms_of(variant: Variant, layers: tuple[str, ...]) -> tuple[Arm, ...]:
     if len(joint) > 1:
         out.append(Arm(f"faulty-without:{variant.expect.blame}", faulty, (), tuple(joint)))
     return tuple(replace(arm, given=variant.given) for arm in out)
+
+
+def without(variant: Variant, layers: Sequence[str]) -> Arm:
+    """The faulty stack without some layers; without none of them, the faulty arm itself."""
+    name = f"faulty-without:{'+'.join(layers)}" if layers else "faulty"
+    return Arm(name, variant.faults, (), tuple(layers), variant.given)
 
 
 def arm_named(name: str, variant: Variant, fixes: Mapping[str, Change], layers: tuple[str, ...]) -> Arm:

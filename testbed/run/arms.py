@@ -15,8 +15,7 @@ from testbed.core.scenario import Arm
 from testbed.core.types import Doc, Op, Query, Upgrade
 from testbed.models import encoders
 from testbed.models.memo import default_dir
-from testbed.probes.trace import Recorder, TracedCache, TracedSearch, TracedWrites
-from testbed.record.folder import ArmWriter
+from testbed.probes.trace import Recorder, Sink, TracedCache, TracedSearch, TracedWrites
 from testbed.run.context import RunContext
 from testbed.run.plan import Plan
 from testbed.stacks.parts import Parts
@@ -44,7 +43,7 @@ class ArmRunner:
         self._names = ValueNames()
         self._encoders: dict[str, Encoder] = {}
 
-    def run(self, arm: Arm, sink: ArmWriter) -> str:
+    def run(self, arm: Arm, sink: Sink) -> str:
         """Run one arm into ``sink``; why it is unsupported by this stack, or ""."""
         settings = self._plan.settings
         clock = LogicalClock()

@@ -38,6 +38,7 @@ def words(settings: Settings, *, as_json: bool = False) -> list[str]:
         "--stack": settings.stack,
         "--store": settings.store,
         "--dataset": settings.dataset,
+        "--blame": "" if settings.blame == "bypass" else settings.blame,
         "--queries": str(settings.queries),
     }
     given = [word for name, value in options.items() if value for word in (name, value)]

@@ -13,7 +13,7 @@ from testbed.run import plan as planning
 from testbed.run import services, workers
 from testbed.run.arms import Progress, builder
 from testbed.run.settings import Settings
-from testbed.stacks.pipeline import LAYERS
+from testbed.stacks.pipeline import LAYERS as LAYERS
 
 
 class Judge(workers.ArmJudge, Protocol):
@@ -91,6 +91,9 @@ def described(plan: planning.Plan, judge: Judge, server: str) -> dict[str, Any]:
             "queries": settings.queries,
             "backend": settings.backend,
             "redis": server,
+            "dataset": settings.dataset,
+            "blame": settings.blame,
+            "arms": list(settings.arms),
         },
         arms=[arm.name for arm in plan.arms],
         metrics=judge.versions,

@@ -22,6 +22,7 @@ def settings(scenario: str, typed: Mapping[str, str]) -> Settings:
         dataset=given.get("DATASET", ""),
         queries=queries_of(given.get("QUERIES", "400")),
         backend=given.get("BACKEND", "embedded"),
+        blame=given.get("BLAME", "bypass"),
         redis_url=given.get("REDIS_URL", ""),
         chroma_url=given.get("CHROMA_URL", ""),
         results_dir=Path(given.get("RESULTS_DIR", "results")),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from testbed.core import digest
+from testbed.core import coalitions, digest
 from testbed.core.errors import unknown
 from testbed.core.evidence import DocRow, OpRow
 from testbed.core.ports import Corpus
-from testbed.core.scenario import Arm, Scenario, Variant, arm_named, arms_of
+from testbed.core.scenario import Arm, Scenario, Variant, arm_named, arms_of, without
 from testbed.core.types import Doc, Gold, Op, Query, Upgrade
 from testbed.corpora.load import load as load_corpus
 from testbed.run import scenarios
@@ -54,6 +54,10 @@ def make(settings: Settings, layers: tuple[str, ...]) -> Plan:
 def chosen(variant: Variant, settings: Settings, layers: tuple[str, ...]) -> tuple[Arm, ...]:
     """The arms of the variant, or those that the settings name, in the order in which they are named."""
     standard = {arm.name: arm for arm in arms_of(variant, layers)}
+    if settings.blame == "shapley":
+        for subset in coalitions.needed(layers, seed=settings.seed):
+            arm = without(variant, [layer for layer in layers if layer in subset])
+            standard.setdefault(arm.name, arm)
     if not settings.arms:
         return tuple(standard.values())
     if set(settings.arms) <= set(standard):
