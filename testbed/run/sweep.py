@@ -8,7 +8,6 @@ a folder: another one is told so, and a new one waits for what a killed one's pr
 
 from __future__ import annotations
 
-import copy
 import fcntl
 import gc
 import importlib.util
@@ -109,7 +108,7 @@ class Sweep:
             for name, cell in missing.items():
                 yield name, *self._told(partial(self.make, name, cell))
             return
-        with _pool(min(self.n_workers, len(missing)), self.folder) as executor:
+        with _pool(min(self.n_workers, len(missing)), self.folder, self.judge) as executor:
             with _interrupts_held():
                 waiting = {executor.submit(_in_worker, self, n, cell): n for n, cell in missing.items()}
             try:
@@ -133,8 +132,7 @@ class Sweep:
         scratch = self.folder / "scratch" / name
         shutil.rmtree(scratch, ignore_errors=True)  # of a sweep that was killed
         try:
-            # A judge remembers what it read of one run's data: the next cell may be about other data.
-            value = self.measure.of(run_scenario(replace(cell, results_dir=scratch), copy.deepcopy(self.judge)))
+            value = self.measure.of(run_scenario(replace(cell, results_dir=scratch), self.judge))
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         told = {"format": FORMAT, "cell": name, "measure": self.measure.name, "settings": _knobs(cell), "value": value}
@@ -237,10 +235,10 @@ def _interrupts_held() -> Iterator[None]:
 
 
 @contextmanager
-def _pool(n: int, folder: Path) -> Iterator[ProcessPoolExecutor]:
+def _pool(n: int, folder: Path, judge: Judge) -> Iterator[ProcessPoolExecutor]:
     """Worker processes that end with this one, however it ends."""
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(n, mp_context=context, initializer=_start, initargs=(folder,))
+    executor = ProcessPoolExecutor(n, mp_context=context, initializer=_start, initargs=(folder, judge))
     try:
         yield executor
     except BaseException:
@@ -251,8 +249,9 @@ def _pool(n: int, folder: Path) -> Iterator[ProcessPoolExecutor]:
     executor.shutdown()
 
 
-def _start(folder: Path) -> None:
-    global _working
+def _start(folder: Path, judge: Judge) -> None:
+    global _working, _judge
+    _judge = judge
     _working = (folder / "working").open("ab")
     fcntl.flock(_working, fcntl.LOCK_SH)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -262,10 +261,12 @@ def _start(folder: Path) -> None:
 
 
 def _in_worker(sweep: Sweep, name: str, cell: Settings) -> Any:
+    assert _judge is not None
     try:
-        return sweep.make(name, cell)
+        return replace(sweep, judge=_judge).make(name, cell)  # one for all cells: it remembers what it has read
     except SystemExit as told:  # SIGTERM: the run has cleaned up; the pool would take it for an outcome and go on
         os._exit(told.code if isinstance(told.code, int) else 1)
 
 
+_judge: Judge | None = None
 _working: BinaryIO | None = None  # open, and so locked, as long as this worker lives
