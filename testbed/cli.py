@@ -212,6 +212,20 @@ def attribution(
         return print_attribution(Path(results) / "attribution", "full" if full else "small", out(), progress)
 
 
+@app.command("import-traces")
+def import_traces(
+    files: Annotated[list[Path], typer.Argument(help="OTLP JSON, or one OpenInference span a line.")],
+    corpus: Annotated[str, typer.Option(help="What the service searches: a data set's name or folder.")] = "",
+    qrels: Annotated[str, typer.Option(help="Relevance judgements instead of the corpus's own.")] = "",
+    tenant: Annotated[str, typer.Option(help="The attribute that says who asks, such as user.id.")] = "",
+    as_json: Json = False,
+) -> int:
+    """Spans of a real LlamaIndex or LangChain service: hit rates, suspicious answers, ranking and staleness."""
+    from testbed.report.imported import print_imported
+
+    return print_imported(files, corpus, qrels, tenant, out(), as_json=as_json)
+
+
 @app.command()
 def version() -> int:
     """Print the version."""
