@@ -26,7 +26,7 @@ def print_imported(
     held = Corpus(*read_corpus(corpus, qrels)) if corpus else None
     found = judge(read_requests(spans, tenant), len(spans), held)
     if as_json:
-        print_json(plain(asdict(found)))
+        print_json(plain({**asdict(found), "suspicions": [s._asdict() for s in found.suspicions]}))
         return 0
     console.print(f"{found.requests} requests of {found.tenants} tenants, {found.spans} spans", style="bold")
     _line("hits", _hits(found), console)
