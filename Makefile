@@ -11,13 +11,19 @@ A ?=
 B ?=
 ACROSS ?=
 FORMAT ?= text
+SEEDS ?= 1-5
+LEVELS ?= high
+VARIANTS ?= first
 export NAME A B ACROSS FORMAT
-export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BLAME BACKEND REDIS_URL CHROMA_URL RESULTS_DIR SCENARIOS_DIR
+export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BLAME BACKEND REDIS_URL CHROMA_URL RESULTS_DIR
+export SCENARIOS_DIR
 
 # -- environment ------------------------------------------------------------------------------------------------------
 VENV ?= .venv
 EXTRAS ?= models,chroma,llama-index
 DEV_EXTRAS ?= $(EXTRAS),report,docker,dev
+# The pins. constraints-lowest.txt has the lowest versions that are supported, for EXTRAS=models.
+CONSTRAINTS ?= constraints.txt
 # Where pip finds a CPU build of torch. Empty: the default index, which on Linux serves a CUDA build of several GB.
 TORCH_INDEX ?=
 PYTHON ?=
@@ -29,9 +35,12 @@ TESTBED := $(PY) -m testbed
 PYTEST := $(PY) -m pytest
 # Tests of one file share what is costly to make, so a file stays in one process.
 PARALLEL ?= --numprocesses auto --dist loadfile
+# Which docker tests: "docker and proof" are those that CI runs.
+DOCKER_TESTS ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show doctor claims attribution up down ps logs test check e2e promises bench install dev clean
+.PHONY: help scenario list compare show report doctor claims sweep matrix power attribution mutants up down ps logs test \
+    test-docker check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -39,12 +48,12 @@ SHELL := /bin/sh
 help: ## This list.
 	@echo "make scenario NAME=tenant-leak SEED=42"
 	@echo
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "knobs of scenario: NAME VARIANT SEED POLLUTION_LEVEL=low|medium|high|0..1 STACK STORE DATASET QUERIES"
 	@echo "                   BACKEND REDIS_URL CHROMA_URL RESULTS_DIR   (a wrong value says what is allowed)"
-	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|json"
-	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index TORCH_INDEX="
+	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|json|html"
+	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index TORCH_INDEX= CONSTRAINTS="
 
 scenario: $(STAMP) ## Play a scenario: NAME=, and the knobs below.
 	@$(TESTBED) run "$$NAME"
@@ -58,8 +67,23 @@ compare: $(STAMP) ## Two recorded runs side by side: A=, B= (folder, scenario or
 show: $(STAMP) ## A recorded run again: NAME= (folder, scenario or digest).
 	@$(TESTBED) show "$$NAME"
 
+report: $(STAMP) ## A page of a recorded run, NAME= (as show); without NAME an index of all runs.
+	@$(TESTBED) report $(if $(NAME),"$$NAME",--index)
+
 doctor: $(STAMP) ## What is installed, missing, and which extra brings it.
 	@$(TESTBED) doctor
+
+sweep: $(STAMP) ## Many runs in one table: NAME= (or all), SEEDS=1-5, LEVELS=high, VARIANTS=first.
+	@$(TESTBED) sweep $(NAME) --seeds "$(SEEDS)" --levels "$(LEVELS)" --variants "$(VARIANTS)"
+
+matrix: $(STAMP) ## Every fix against every fault, on one SEED: table, CSV and picture.
+	@$(TESTBED) matrix $(NAME)
+
+mutants: $(STAMP) ## Small mistakes in the stack's code, and which rule notices each.
+	@$(PY) scripts/mutants.py $(NAME)
+
+power: $(STAMP) ## How much pollution each rule notices, and false alarms in 300 clean runs.
+	@$(TESTBED) power $(NAME)
 
 claims: $(STAMP) ## Published claims about RAG caches, measured here.
 	@$(TESTBED) claims
@@ -79,8 +103,11 @@ ps: ## The sandbox's containers.
 logs: ## Their last log lines.
 	@docker compose logs --tail=50
 
-test: $(DEV_STAMP) ## All tests but whole runs: seconds to minutes.
-	@$(PYTEST) $(PARALLEL) --benchmark-disable -m "not e2e"
+test: $(DEV_STAMP) ## All tests but whole runs and Docker: seconds to minutes.
+	@$(PYTEST) $(PARALLEL) --benchmark-disable -m "not e2e and not docker"
+
+test-docker: $(DEV_STAMP) ## Tests on a real Docker engine, in a sandbox of their own.
+	@$(PYTEST) tests/integration/docker -m "$(DOCKER_TESTS)"
 
 e2e: $(DEV_STAMP) ## Whole runs through the command line, killed ones too.
 	@$(PYTEST) $(PARALLEL) -m e2e
@@ -106,10 +133,10 @@ clean: ## Remove the virtual environment and caches; results stay.
 # -- installation -----------------------------------------------------------------------------------------------------
 # A stamp is written last, so an installation that failed or was interrupted is done again, and so is one with other
 # extras or other pins.
-$(STAMP): pyproject.toml constraints.txt .ci/install
-	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" sh .ci/install "$(VENV)" "$(EXTRAS)"
+$(STAMP): pyproject.toml $(CONSTRAINTS) .ci/install
+	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" CONSTRAINTS="$(CONSTRAINTS)" sh .ci/install "$(VENV)" "$(EXTRAS)"
 	@touch "$@"
 
-$(DEV_STAMP): pyproject.toml constraints.txt .ci/install
-	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" sh .ci/install "$(VENV)" "$(DEV_EXTRAS)"
+$(DEV_STAMP): pyproject.toml $(CONSTRAINTS) .ci/install
+	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" CONSTRAINTS="$(CONSTRAINTS)" sh .ci/install "$(VENV)" "$(DEV_EXTRAS)"
 	@touch "$@" "$(STAMP)"

@@ -41,6 +41,15 @@ class Form(StrEnum):
     markdown = "markdown"
     csv = "csv"
     json = "json"
+    html = "html"
+
+
+class ListForm(StrEnum):
+    """How the scenarios are listed."""
+
+    text = "text"
+    markdown = "markdown"
+    json = "json"
 
 
 @app.command()
@@ -96,20 +105,26 @@ def run(
         return compose.run(chosen, as_json=as_json)
     with Progress(Console(stderr=True)) as progress:
         folder = run_scenario(chosen, Summarize(), progress)
+    write_page(folder)
     return print_run(folder, out(), as_json=as_json)
 
 
 @app.command("list")
 def list_(
     runs: Annotated[bool, typer.Option("--runs", help="List results folders instead of scenarios.")] = False,
+    form: Annotated[ListForm, typer.Option("--format", help="markdown is scenarios/README.md.")] = ListForm.text,
     results: ResultsDir = "results",
     as_json: Json = False,
 ) -> int:
     """The scenarios and their variants; with --runs, the results folders, half ones too."""
-    from testbed.report import catalogue
+    from testbed.report import catalogue, index
 
+    as_json = as_json or form == ListForm.json
     if runs:
         return catalogue.print_runs(Path(results), out(), as_json=as_json)
+    if form == ListForm.markdown and not as_json:
+        sys.stdout.write(index.markdown())
+        return 0
     return catalogue.print_scenarios(out(), as_json=as_json)
 
 
@@ -166,7 +181,8 @@ def compare(
     across: Annotated[
         list[str] | None, typer.Option(help="Allow a difference on purpose: stack, store, seed or level.")
     ] = None,
-    form: Annotated[Form, typer.Option("--format", help="How to print it.")] = Form.text,
+    form: Annotated[Form, typer.Option("--format", help="How to print it; html is a file.")] = Form.text,
+    page: Annotated[str, typer.Option("--out", help="Where the html page goes; into the results folder.")] = "",
     results: ResultsDir = "results",
 ) -> int:
     """Two recorded runs side by side; refuses (exit 4) and says why when they must not be compared."""
@@ -174,7 +190,39 @@ def compare(
     from testbed.report.comparison import print_comparison
 
     folders = (find(Path(results), a), find(Path(results), b))
+    if form is Form.html:
+        from testbed.report.html import write_comparison
+
+        where = Path(page) if page else None
+        out().print(write_comparison(*folders, across=across or (), out=where, results=Path(results)), soft_wrap=True)
+        return 0
     return print_comparison(*folders, across=across or (), form=form.value, console=out())
+
+
+@app.command()
+def report(
+    run: Annotated[str, typer.Argument(help="A run, as `testbed show` takes it.")] = "",
+    page: Annotated[str, typer.Option("--out", help="Where the page goes; report.html in the run's folder.")] = "",
+    charts: Annotated[str, typer.Option("--charts", help="A folder for each chart as SVG and PNG, for papers.")] = "",
+    index: Annotated[bool, typer.Option("--index", help="A page that lists all runs instead.")] = False,
+    results: ResultsDir = "results",
+) -> int:
+    """A recorded run as one page that needs no network, its charts as files, or an index of all runs."""
+    from testbed.record.runs import find
+    from testbed.report import html
+
+    where = Path(page) if page else None
+    if index:
+        out().print(html.write_index(Path(results), where), soft_wrap=True)
+        return 0
+    folder = find(Path(results), run)
+    out().print(html.write_report(folder, where), soft_wrap=True)
+    if charts:
+        from testbed.report.charts import write_charts
+
+        for path in write_charts(folder, Path(charts)):
+            out().print(path, soft_wrap=True)
+    return 0
 
 
 @app.command()
@@ -197,6 +245,88 @@ def claims(
 
     register.run("full" if full else "small", only=tuple(only or ()), out=Path(results) / "claims", say=out().print)
     return 0
+
+
+@app.command()
+def sweep(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all by default.")] = None,
+    seeds: Annotated[str, typer.Option(help="Such as 1-10 or 1,2,5.")] = "1-5",
+    levels: Annotated[str, typer.Option(help="Such as low,medium,0.03.")] = "high",
+    variants: Annotated[str, typer.Option(help="first, all, or names with commas.")] = "first",
+    queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "400",
+    arms: Annotated[str, typer.Option(help="The only arms to run, with spaces between; all by default.")] = "",
+    check: Annotated[bool, typer.Option("--check", help="Exit 1 where a promise is not kept.")] = False,
+    results: ResultsDir = "results",
+    as_json: Json = False,
+) -> int:
+    """Many runs in one table: variants and levels over seeds; an interrupted sweep goes on where it was."""
+    from testbed.report import sweep as report
+    from testbed.run.cells import cells, levels_of, seeds_of, variants_of
+    from testbed.run.knobs import queries_of
+
+    chosen = variants_of(scenarios or [], variants)
+    grid = cells(chosen, seeds_of(seeds), levels_of(levels), queries_of(queries or "400"), tuple(arms.split()))
+    folder = Path(results or "results") / "sweeps"
+    return report.print_sweep(_outcomes(grid, folder), folder, out(), as_json=as_json, check=check)
+
+
+@app.command()
+def matrix(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all by default.")] = None,
+    seed: Annotated[str, typer.Option(envvar="SEED", help="An integer >= 0.")] = "42",
+    variants: Annotated[str, typer.Option(help="first, all, or names with commas.")] = "",
+    queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "",
+    full: Annotated[
+        bool, typer.Option("--full", help="All pairs and variants, 400 questions; else the first, 120.")
+    ] = False,
+    results: ResultsDir = "results",
+    as_json: Json = False,
+) -> int:
+    """Every fix against every fault: what it gives back, what it costs, what it breaks that was whole."""
+    from testbed.report import matrix as report
+    from testbed.report.progress import Progress
+    from testbed.run.cells import variants_of
+    from testbed.run.knobs import queries_of
+    from testbed.run.settings import seed_of
+
+    chosen = variants_of(scenarios or [], variants or ("all" if full else "first"))
+    folder = Path(results or "results") / "sweeps"
+    asked = queries_of(queries or ("400" if full else "120"))
+    drawn = seed_of(seed or "42")
+    with Progress(Console(stderr=True)) as progress:
+        found = report.play(chosen, drawn, asked, folder, progress, every=full)
+    return report.print_matrix(found, drawn, folder, out(), as_json=as_json)
+
+
+@app.command()
+def power(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all by default.")] = None,
+    seeds: Annotated[str, typer.Option(help="Such as 1-10 or 1,2,5.")] = "1-3",
+    variants: Annotated[str, typer.Option(help="first, all, or names with commas.")] = "first",
+    queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "120",
+    clean: Annotated[int, typer.Option(min=1, help="How many clean runs are looked at for false alarms.")] = 300,
+    results: ResultsDir = "results",
+    as_json: Json = False,
+) -> int:
+    """How much pollution it takes until each rule notices, and how often a rule cries where there is none."""
+    from testbed.report import power as report
+    from testbed.report.progress import Progress
+    from testbed.run.cells import seeds_of, variants_of
+    from testbed.run.knobs import queries_of
+
+    chosen, drawn, asked = variants_of(scenarios or [], variants), seeds_of(seeds), queries_of(queries or "120")
+    folder = Path(results or "results") / "sweeps"
+    with Progress(Console(stderr=True)) as progress:
+        found, alarm, lines = report.play(chosen, drawn, asked, clean, folder, progress)
+    return report.print_power(found, alarm, lines, folder, out(), as_json=as_json)
+
+
+def _outcomes(grid: list[Any], folder: Path) -> Any:
+    from testbed.report.progress import Progress
+    from testbed.report.sweep import outcomes
+
+    with Progress(Console(stderr=True)) as progress:
+        return outcomes(grid, folder, progress)
 
 
 @app.command()
@@ -233,6 +363,16 @@ def version() -> int:
 
     out().print(__version__)
     return 0
+
+
+def write_page(folder: Path) -> None:
+    """The run's page beside it. The run is whole already, so what keeps the page from being made is told, no more."""
+    from testbed.report.html import write_report
+
+    try:
+        print(f"report: {write_report(folder)}", file=sys.stderr)
+    except HarnessError as error:
+        _say(f"no report.html: {error}", error.exit_code)
 
 
 def out() -> Console:

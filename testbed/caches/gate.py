@@ -112,7 +112,7 @@ def _compatible(a: str, b: str) -> bool:
 
 
 def _turned_round(a: _Meaning, b: _Meaning) -> bool:
-    """The same words about one thing in another order, after another question word; none goes from one to another."""
+    """The same words about one thing, in another order for another question word; nothing goes from one to another."""
     return a.asks_for != b.asks_for and sorted(a.content) == sorted(b.content) and not _DIRECTIONS & set(a.content)
 
 

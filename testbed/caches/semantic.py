@@ -47,7 +47,7 @@ class SemanticCache:
             raise InvalidInput(f"capacity={capacity} must be >= 1, or None for no bound (caches/semantic.py)")
         self.threshold = threshold
         self.capacity = capacity
-        self._embed = embed
+        self.embed = embed
         self.gate = gate
         self._clock = clock if clock is not None else LogicalClock()
         self._groups: dict[Key, _Group] = {}
@@ -69,9 +69,13 @@ class SemanticCache:
         """Stored texts that may answer for ``text``, best first: itself, then the near ones that the gate lets pass."""
         if text in group:
             yield text
-        for stored in group.near(self._embed(text), self.threshold):
+        for stored in self.near(group, text):
             if stored != text and self.gate(text, stored):
                 yield stored
+
+    def near(self, group: _Group, text: str) -> list[str]:
+        """Stored texts that are similar enough, most similar first."""
+        return group.near(self.embed(text), self.threshold)
 
     def put(self, key: Key, value: Any, *, ttl_s: float | None = None) -> None:
         others, text = _split(key)
@@ -80,7 +84,7 @@ class SemanticCache:
         if text in group:
             group.replace(text, entry)
         else:
-            group.add(text, self._embed(text), entry)
+            group.add(text, self.embed(text), entry)
         self._used[key] = None
         self._used.move_to_end(key)
         if self.capacity is not None and len(self._used) > self.capacity:
@@ -98,7 +102,7 @@ class SemanticCache:
             del self._groups[others]
 
     def fresh(self) -> SemanticCache:
-        return SemanticCache(self._embed, self.threshold, self.gate, self.capacity, self._clock)
+        return SemanticCache(self.embed, self.threshold, self.gate, self.capacity, self._clock)
 
     def __len__(self) -> int:
         """Entries held, expired ones included."""

@@ -41,12 +41,15 @@ class Search(NamedTuple):
 
     ``strays`` are writes of vectors that another encoder made than the question's, among those that the search went
     over: of one such document, and of each document that should have been found. They lie in a space of their own, so
-    that such a document hardly ever comes back, which is why it is not enough to look at what did.
+    that such a document hardly ever comes back, which is why it is not enough to look at what did. For the same reason
+    ``missed`` has the documents that should have been found and were not, with the writes of their vectors: None where
+    the index holds none, though it holds others.
     """
 
     event: Event
     rows: tuple[tuple[str, Event | None], ...]
     strays: tuple[Event, ...] = ()
+    missed: tuple[tuple[str, Event | None], ...] = ()
 
     @property
     def made_by(self) -> str:
@@ -55,12 +58,16 @@ class Search(NamedTuple):
 
 
 class Superseded(NamedTuple):
-    """A served source that was no longer true: ``current`` None means the document had been deleted."""
+    """A served source that was no longer true: ``current`` None means the document had been deleted.
+
+    ``under`` is the id under which the text was served, where that is not the document's own.
+    """
 
     doc_id: str
     version: int
     current: int | None
     since: int
+    under: str = ""
 
 
 class Ask:
@@ -102,20 +109,29 @@ class Ask:
     @cached_property
     def superseded(self) -> tuple[Superseded, ...]:
         out = []
-        for doc_id, version, _ in self.sources:
+        for shown, version, text in self.sources:
+            doc_id = self._document(shown, text)
             if self._timeline.since(doc_id, self.op.index) < 0:
                 continue
             row = self._timeline.current(doc_id, self.op.index)
             if row is None or version < row.version:
                 since = self._timeline.since(doc_id, self.op.index)
-                out.append(Superseded(doc_id, version, None if row is None else row.version, since))
+                under = shown if shown != doc_id else ""
+                out.append(Superseded(doc_id, version, None if row is None else row.version, since, under))
         return tuple(out)
+
+    def _document(self, shown: str, text: str) -> str:
+        """The document that a source belongs to: by its id, or by its text where nobody recorded that id."""
+        if self._timeline.tenant(shown) is not None:
+            return shown
+        return next((row.doc_id for row in self._timeline.revisions(text)), shown)
 
     @cached_property
     def stale(self) -> bool | None:
         if self.superseded:
             return True
-        known = [self._timeline.since(doc_id, self.op.index) >= 0 for doc_id, _, _ in self.sources]
+        documents = [self._document(shown, text) for shown, _, text in self.sources]
+        known = [self._timeline.since(doc_id, self.op.index) >= 0 for doc_id in documents]
         return False if known and all(known) else None
 
     @cached_property
@@ -159,6 +175,7 @@ class History:
         }
         self.lookups: list[Lookup] = []
         self.searches: list[Search] = []
+        self._made: dict[tuple[int, str], str] = {}
         self._read()
 
     @property
@@ -227,6 +244,10 @@ class History:
         tenant = self.asker(lookup.event)
         return self.same_subject(tenant, lookup.event.key.get("text", ""), lookup.write.key.get("text", ""))
 
+    def made(self, op: int, text: str) -> str:
+        """The name of the vector that was made, or taken from the cache, for a document's text in an op; "" none."""
+        return self._made.get((op, text), "")
+
     def owners(self, text: str) -> frozenset[str]:
         """Tenants whose canary occurs in a text, given by its digest."""
         if text not in self._owners:
@@ -256,6 +277,8 @@ class History:
                 if ask is not None:
                     ask.answer = event
             elif event.kind in ("hit", "miss", "put", "delete"):
+                if event.layer == "embedding" and event.value and event.key.get("role") == "document":
+                    self._made[event.op, event.key.get("text", "")] = event.value
                 readings = caches.setdefault(event.layer, _Model()).take(event, self.asker(event))
                 if readings:
                     lookup = readings[0] if len(readings) == 1 else min(readings, key=self._likelihood)
@@ -306,6 +329,7 @@ class _Vectors:
     def __init__(self) -> None:
         self._rows: dict[str, Event] = {}
         self._by_tenant: dict[str, dict[str, dict[str, Event]]] = {}
+        self._is_written = False
 
     def take(self, event: Event, relevant: Mapping[str, int]) -> Search | None:
         doc_id = event.key.get("doc", "")
@@ -314,13 +338,19 @@ class _Vectors:
             if before is not None:
                 del self._by_tenant[before.key.get("tenant", "")][encoder_of(before.value)][doc_id]
         if event.kind == "put":
+            self._is_written = True
             self._rows[doc_id] = event
             made_by = self._by_tenant.setdefault(event.key.get("tenant", ""), {})
             made_by.setdefault(encoder_of(event.value), {})[doc_id] = event
         elif event.kind == "search":
             ids = [row[0] for row in _list(event.data.get("ranking"))]
-            return Search(event, tuple((i, self._rows.get(i)) for i in ids), self._strays(event, relevant))
+            rows = tuple((i, self._rows.get(i)) for i in ids)
+            return Search(event, rows, self._strays(event, relevant), self._missed(ids, relevant))
         return None
+
+    def _missed(self, found: Sequence[str], relevant: Mapping[str, int]) -> tuple[tuple[str, Event | None], ...]:
+        wanted = [doc_id for doc_id, grade in relevant.items() if grade and doc_id not in found]
+        return tuple((doc_id, self._rows.get(doc_id)) for doc_id in wanted) if self._is_written else ()
 
     def _strays(self, search: Event, relevant: Mapping[str, int]) -> tuple[Event, ...]:
         asked_by, tenant = encoder_of(search.key.get("vector", "")), search.key.get("tenant", "")

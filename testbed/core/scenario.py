@@ -20,6 +20,8 @@ class Expect:
     what no bypass brings back, as lost hits. ``metric`` is any of ``metrics.scores``, or made for the scenario: the hit
     rate of a layer (``valid hits[answer]``), or the share of answers from a revision that was replaced longer ago than
     a service allows (``behind > 60 s``).
+    ``copied_to`` are layers into which the blamed layer's values are copied, as cached vectors are into an index:
+    serving without the copy helps as well, so these are held to nothing.
     """
 
     metric: str
@@ -27,6 +29,7 @@ class Expect:
     blame: str
     cured_by: tuple[str, ...]
     violates: tuple[str, ...] = ()
+    copied_to: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

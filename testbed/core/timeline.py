@@ -28,8 +28,10 @@ class Timeline:
             self._ops[doc_id] = [at for at, _ in found]
             self._rows[doc_id] = [row for _, row in found]
         self._texts: dict[str, set[str]] = {}
+        self._revisions: dict[str, list[DocRow]] = {}
         for row in evidence.docs.values():
             self._texts.setdefault(row.doc_id, set()).add(row.text)
+            self._revisions.setdefault(row.text, []).append(row)
         self._tenants = {row.doc_id: row.tenant for row in evidence.docs.values()}
 
     def current(self, doc_id: str, op: int) -> DocRow | None:
@@ -49,3 +51,7 @@ class Timeline:
     def has_text(self, doc_id: str, text: str) -> bool:
         """Whether a text digest is that of some revision of the document."""
         return text in self._texts.get(doc_id, ())
+
+    def revisions(self, text: str) -> tuple[DocRow, ...]:
+        """Every revision of any document that has this text, given by its digest."""
+        return tuple(self._revisions.get(text, ()))

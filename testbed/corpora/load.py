@@ -19,19 +19,27 @@ from pathlib import Path
 from testbed.core.errors import BrokenContract, InvalidInput, unknown
 from testbed.core.ports import Corpus
 from testbed.corpora import beir, rows, sums
+from testbed.corpora.answers import AnswerCorpus
 from testbed.corpora.facts import FactCorpus
 from testbed.corpora.flat import read_flat
+from testbed.corpora.handbook_zh import build_handbook_zh
 from testbed.corpora.ledger import build_ledger
 from testbed.corpora.lifecycle import build_lifecycle
 from testbed.corpora.tenants import read_tenants
+from testbed.corpora.twins import build_twins
 from testbed.corpora.versions import read_versions
 
 DATASETS = Path(__file__).resolve().parents[2] / "datasets"
-BUILT: dict[str, Callable[[], FactCorpus]] = {"ledger": build_ledger, "lifecycle": build_lifecycle}
+BUILT: dict[str, Callable[[], FactCorpus | AnswerCorpus]] = {
+    "ledger": build_ledger,
+    "lifecycle": build_lifecycle,
+    "twins": build_twins,
+    "handbook-zh": build_handbook_zh,
+}
 
 
 def load(spec: str) -> Corpus:
-    """A data set: ``ledger``, ``lifecycle``, or the path of a folder in a form of the table above.
+    """A data set: ``ledger``, ``lifecycle``, ``twins``, ``handbook-zh``, or the path of a folder in a form of the list.
 
     A generated set is held against the SHA256SUMS of its folder under ``datasets/``, where that is there; a folder
     against its own.
@@ -50,10 +58,10 @@ def load(spec: str) -> Corpus:
     return _folder(Path(os.path.expanduser(spec)), spec)
 
 
-def _built(name: str) -> FactCorpus:
+def _built(name: str) -> FactCorpus | AnswerCorpus:
     corpus = BUILT[name]()
     expected = DATASETS / name / sums.FILE
-    if expected.is_file():
+    if expected.is_file() and isinstance(corpus, FactCorpus):
         wrong = sums.differing(sums.read_sums(expected), beir.files_of(corpus))
         if wrong:
             raise BrokenContract(

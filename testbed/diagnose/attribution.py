@@ -77,7 +77,7 @@ def suspects_of_blame(blames: Iterable[Blame]) -> tuple[Suspect, ...]:
 
 
 def suspects_of_shares(shares: Iterable[tuple[str, float]], *, least: float = NAMED_SHARE) -> tuple[Suspect, ...]:
-    """Layers by their Shapley share of the whole, which is the confidence; parts below ``least`` are left out."""
+    """Layers by their Shapley share of the whole change: the confidence. Shares below ``least`` are left out."""
     found = list(shares)
     total = sum(share for _, share in found)
     if total <= 0:

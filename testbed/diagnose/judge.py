@@ -18,6 +18,7 @@ from testbed.diagnose.blame import Blame
 from testbed.diagnose.delta import Delta, delta, paired, series
 from testbed.diagnose.heatmap import Heatmap, Match, heatmap, joint_attribution
 from testbed.diagnose.pollution import Pollution, spread
+from testbed.invariants.admission import OnlyCompleteValues
 from testbed.invariants.freshness import Freshness
 from testbed.invariants.isolation import NoCrossTenant
 from testbed.invariants.lineage import Lineage
@@ -28,7 +29,7 @@ from testbed.metrics.grounding import ANSWER_CONTAINMENT
 from testbed.metrics.scores import RANKING, AskScore
 from testbed.metrics.serving import LayerServing, Serving, layer_of, rates, serve
 
-INVARIANTS = (NoCrossTenant(), DictWithLosses(), Freshness(), Lineage())
+INVARIANTS = (NoCrossTenant(), DictWithLosses(), Freshness(), Lineage(), OnlyCompleteValues())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from testbed.core.ports import Cache, Context
 from testbed.core.types import Key
 from testbed.stacks import wrapping
 
+_OTHER = "put under another key"
+
 
 class Guarded:
     """A cache whose entries carry a mark; an entry whose mark is not the one expected now is refused and dropped.
@@ -108,4 +110,33 @@ class RevisionCheck:
             return ""
 
         with wrapping.cache(stack, "answer", lambda inner: Guarded(inner, "answer", ctx, read_from, fits)):
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCheck:
+    """Entries carry the whole key that they were put under; a hit under another key is refused, whatever its hash.
+
+    Costs the key beside each value, and misses: two keys that share a slot keep overwriting each other.
+    """
+
+    name: str = "key-check"
+    layers: tuple[str, ...] = ("answer", "retrieval", "embedding")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset(f"layers.{layer}" for layer in self.layers)
+
+    @contextmanager
+    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
+        def guard(layer: str) -> Callable[[Cache], Cache]:
+            def whole(key: Key, value: Any = None) -> str:
+                # The answer cache may match a near text: there it is the rest of the key that must be the same.
+                return (key.without("text") if layer == "answer" else key).digest()
+
+            return lambda inner: Guarded(inner, layer, ctx, whole, lambda m, k: "" if m == whole(k) else _OTHER)
+
+        with ExitStack() as undo:
+            for layer in self.layers:
+                undo.enter_context(wrapping.cache(stack, layer, guard(layer)))
             yield

@@ -12,6 +12,13 @@ from testbed.core.types import Key
 from testbed.stacks import wrapping
 
 
+def sources_of(value: Any) -> Any:
+    """The provenance of a cached answer, whatever has been put around it on the way (a mark, a lease)."""
+    while "sources" not in value:
+        value = value["value"]
+    return value["sources"]
+
+
 class ByProvenance:
     """Remembers, per document, under which keys answers that were read from it are cached."""
 
@@ -24,7 +31,7 @@ class ByProvenance:
 
     def put(self, key: Key, value: Any, *, ttl_s: float | None = None) -> None:
         self._inner.put(key, value, ttl_s=ttl_s)
-        for doc_id, *_ in value["sources"]:
+        for doc_id, *_ in sources_of(value):
             self._keys.setdefault(doc_id, {})[key] = None
 
     def delete(self, key: Key) -> None:

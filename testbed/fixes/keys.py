@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from testbed.caches.keys import robust
 from testbed.caches.rekeyed import Rekeyed
 from testbed.core import digest
 from testbed.core.ports import Context
@@ -65,6 +66,22 @@ class VersionedKey:
 
 
 @dataclass(frozen=True, slots=True)
+class RoleInKey:
+    """The embedding key says for which role a vector was made, in a part of its own: question or document.
+
+    Costs nothing but the hits that were wrong to give.
+    """
+
+    name: str = "role-in-key"
+    needs: frozenset[str] = frozenset({"layers.embedding"})
+
+    @contextmanager
+    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
+        with rekeyed(stack, ("embedding",), lambda key: key.replace(made_for=key.get("role"))):
+            yield
+
+
+@dataclass(frozen=True, slots=True)
 class SchemaHashKey:
     """The answer key gets a digest of the conventions (units, currencies, enums, policies) that the tenant is under.
 
@@ -91,4 +108,68 @@ class SchemaHashKey:
             return key if asker is None else key.replace(schema=schema(asker.tenant))
 
         with rekeyed(stack, self.layers, rekey):
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class EpochKey:
+    """The answer key gets the state of the asker's corpus, which moves with every change of any of its documents.
+
+    Costs every cached answer of a tenant at each change, related or not.
+    """
+
+    name: str = "epoch-key"
+    layers: tuple[str, ...] = ("answer", "retrieval")
+    needs: frozenset[str] = frozenset({"layers.answer", "source"})
+
+    @contextmanager
+    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
+        def rekey(key: Key) -> Key:
+            asker = ctx.asker()
+            return key if asker is None else key.replace(state=str(stack.source.epoch(asker.tenant)))
+
+        with rekeyed(stack, self.layers, rekey):
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class RobustKey:
+    """Every part of a key but its text goes into one digest, with who asks: named, length-prefixed, of 256 bits.
+
+    Who hands over such a finished key (``sealed``) has taken the building of keys away from what lies below. The text
+    stays beside it, for a level that compares texts. Costs one BLAKE3 of some hundred bytes per look-up.
+    """
+
+    name: str = "robust-key"
+    layers: tuple[str, ...] = ("answer", "retrieval", "embedding")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset(f"layers.{layer}" for layer in self.layers)
+
+    @contextmanager
+    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
+        def rekey(key: Key) -> Key:
+            asker = ctx.asker()
+            parts = key.without("text") if asker is None else key.without("text").replace(scope=asker.tenant)
+            return Key.of(text=key.get("text"), sealed=robust(parts))
+
+        with rekeyed(stack, self.layers, rekey):
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class PromptKey:
+    """The answer key gets what the reader calls itself: its prompt and its settings.
+
+    Costs the hits between prompts, which were wrong to give.
+    """
+
+    name: str = "prompt-key"
+    layers: tuple[str, ...] = ("answer",)
+    needs: frozenset[str] = frozenset({"layers.answer", "reader"})
+
+    @contextmanager
+    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
+        with rekeyed(stack, self.layers, lambda key: key.replace(reader=stack.reader.name)):
             yield

@@ -64,5 +64,6 @@ def _read(ask: Ask, old: Superseded) -> Lookup | None:
     whole = ask.hit("answer")
     if whole is not None:
         return whole
-    texts = (x for x in ask.lookups if x.hit and x.event.layer == "text" and x.event.key.get("doc") == old.doc_id)
+    shown = old.under or old.doc_id
+    texts = (x for x in ask.lookups if x.hit and x.event.layer == "text" and x.event.key.get("doc") == shown)
     return next(texts, None)

@@ -29,7 +29,8 @@ class Lineage:
     """What was compared belongs together:
 
     - a question's vector and the vectors that it is compared with were made by the same encoder;
-    - a returned document was found by the vector of its current text;
+    - a returned document was found by the vector of its current text, not of an older one or of another document's,
+      and a document that should have been found has such a vector;
     - a cached vector was made by the encoder, and for a document from the text, that its key names;
     - a text comes from the same revision as the vector that found it, and is the text of that revision.
     """
@@ -85,23 +86,62 @@ def _same_encoder(search: Search) -> _Finding | None:
 
 
 def _current_vectors(history: History, search: Search) -> _Finding | None:
+    """One finding a search: by what was found, else by what should have been found."""
     op, checked = search.event.op, False
-    for doc_id, row in search.rows:
-        current = history.timeline.current(doc_id, op)
-        if row is None or history.timeline.since(doc_id, op) < 0:
-            continue
-        checked = True
-        version = row.key.get("version", "")
-        if current is not None and version == str(current.version):
-            embedded = embedded_text(row.value)
-            if embedded == current.text or not history.timeline.has_text(doc_id, embedded):
-                continue  # what was embedded is the text, or something made of it (a chunk, a text with its title)
-            version = f"{version} in name only, and of an older text,"
-        now = f"v{current.version} has been current since" if current is not None else "it was deleted at"
-        said = f"; the index found {doc_id} by the vector of v{version} of op {row.op}, but {now}"
-        said += f" op {history.timeline.since(doc_id, op)} (index)"
-        return _Finding(False, (row.op, op), "index", said)
+    for did, rows in (("found", search.rows), ("holds", search.missed)):
+        for doc_id, row in rows:
+            if row is None:
+                told = _lost(history, doc_id, op) if did == "holds" else None
+            else:
+                told = _orphan(history, doc_id, row, op) or _current_vector(history, doc_id, row, op)
+            if told is None:
+                continue
+            if not told:
+                checked = True
+                continue
+            wrote = history.timeline.since(doc_id, op) if row is None else row.op
+            verb = f"the index {did} {doc_id} by " if row is not None else f"the index holds no vector of {doc_id}"
+            return _Finding(False, (wrote, op), "index", f"; {verb}{told} (index)")
     return _Finding(True) if checked else None
+
+
+def _current_vector(history: History, doc_id: str, row: Event, op: int) -> str | None:
+    """What is wrong with the vector of a document; "" nothing, None: the document is not known."""
+    current, since = history.timeline.current(doc_id, op), history.timeline.since(doc_id, op)
+    if since < 0:
+        return None
+    version = row.key.get("version", "")
+    if current is not None and version == str(current.version):
+        embedded = embedded_text(row.value)
+        if not embedded and embedded_text(history.made(row.op, current.text)) == current.text:
+            return f"a vector of op {row.op} that is not the one which was made of its text"
+        if embedded == current.text:
+            return ""
+        if not history.timeline.has_text(doc_id, embedded):
+            others = history.timeline.revisions(embedded)
+            # Of no document: something made of the text (a chunk, a text with its title).
+            return f"the vector of the text of {others[0].doc_id}, of op {row.op}" if others else ""
+        version = f"{version} in name only, and of an older text,"
+    now = f"v{current.version} has been current since" if current is not None else "it was deleted at"
+    return f"the vector of v{version} of op {row.op}, but {now} op {since}"
+
+
+def _orphan(history: History, doc_id: str, row: Event, op: int) -> str:
+    """What is wrong with a vector under an id that is no document's: it was made of a text that is in force no more."""
+    if history.timeline.tenant(doc_id) is not None:
+        return ""
+    made_of = history.timeline.revisions(embedded_text(row.value))
+    if not made_of or any(history.timeline.current(r.doc_id, op) == r for r in made_of):
+        return ""
+    old = made_of[-1]
+    since = history.timeline.since(old.doc_id, op)
+    return f"the vector of {old.doc_id} v{old.version} of op {row.op}, which has not been in force since op {since}"
+
+
+def _lost(history: History, doc_id: str, op: int) -> str | None:
+    """Whether a document that is there has no vector."""
+    current = history.timeline.current(doc_id, op)
+    return None if current is None else f", v{current.version} of which is in force"
 
 
 def _as_the_key_says(lookup: Lookup) -> _Finding | None:

@@ -220,7 +220,7 @@ def layer_of(metric: str) -> str:
 
 
 def rates(serving: Serving, metric: str) -> dict[int, float]:
-    """By ask that reached the layer, the share of its lookups that were hits (valid ones, if the name says so)."""
+    """By ask that reached the layer, the share of its lookups there that were hits (valid ones, if so named)."""
     counted = ("fresh",) if metric.startswith("valid") else ("fresh", "unknown", *BAD)
     layer, seen = layer_of(metric), dict[int, list[bool]]()
     for served in serving.lookups:

@@ -2,11 +2,15 @@
 
 A cell is named by the digest of everything that its value depends on: the settings, the scenario's file, the data, the
 code of this package, the packages it runs on, and what is measured. The value is written in one step, with its own
-digest; before it is used again both are checked, and a cell that is not whole is run anew.
+digest; before it is used again both are checked, and a cell that is not whole is run anew. One sweep at a time works in
+a folder: another one is told so, and a new one waits for what a killed one's processes still do.
 """
 
 from __future__ import annotations
 
+import copy
+import fcntl
+import gc
 import importlib.util
 import json
 import multiprocessing
@@ -14,16 +18,16 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from testbed.core import digest
-from testbed.core.errors import InvalidInput, Unavailable
+from testbed.core.errors import HarnessError, InvalidInput, Unavailable
 from testbed.corpora.load import load as load_corpus
 from testbed.record import durable, manifest
 from testbed.run import scenarios, workers
@@ -46,11 +50,12 @@ class Measure(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A cell's value; ``reused`` when an earlier sweep had it."""
+    """A cell's value; ``reused`` when an earlier sweep had it. ``error`` is why there is none, else ""."""
 
     settings: Settings
     value: Any
     reused: bool
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,58 +67,77 @@ class Sweep:
     folder : cells are kept in ``<folder>/cells``; may be shared by sweeps of different measures
     judge : picklable, as for a single run
     n_workers : processes; each runs one cell at a time
+    keeps_going : a cell that fails is told by its ``Done.error``, and the others are run; it is not kept
     """
 
     folder: Path
     judge: Judge
     measure: Measure
     n_workers: int = 1
+    keeps_going: bool = False
 
     def run(self, cells: Sequence[Settings], progress: Progress = lambda what, done, of: None) -> list[Done]:
         """The value of every cell, in the order given; a cell that is given twice is run once.
 
         Raises
         ------
-        HarnessError : a cell's own; what is finished by then is kept.
+        HarnessError : a cell's own, unless ``keeps_going``; what is finished by then is kept.
         """
-        (self.folder / "cells").mkdir(parents=True, exist_ok=True)
+        with durable.saying(self.folder / "cells"):
+            (self.folder / "cells").mkdir(parents=True, exist_ok=True)
+        with _alone(self.folder):
+            return self._run(cells, progress)
+
+    def _run(self, cells: Sequence[Settings], progress: Progress) -> list[Done]:
         names = [fingerprint(cell, self.measure.name) for cell in cells]
         found = {name: _read(self._path(name), name) for name in dict.fromkeys(names)}
         missing = {name: cell for name, cell in zip(names, cells, strict=True) if found[name] is None}
-        progress(f"cells ({len(found) - len(missing)} reused)", 0, len(missing))
-        for done, (name, value) in enumerate(self._made(missing), start=1):
-            found[name] = {"value": value}
-            progress(f"cells ({len(found) - len(missing)} reused)", done, len(missing))
-        values = {name: cell["value"] for name, cell in found.items() if cell is not None}
-        return [Done(c, values[n], n not in missing) for n, c in zip(names, cells, strict=True)]
+        values = {name: (cell["value"], "") for name, cell in found.items() if cell is not None}
+        label = f"cells ({len(values)} reused)"
+        progress(label, 0, len(missing))
+        for done, (name, value, error) in enumerate(self._made(missing), start=1):
+            values[name] = value, error
+            progress(label, done, len(missing))
+        return [Done(c, values[n][0], n not in missing, values[n][1]) for n, c in zip(names, cells, strict=True)]
 
     def _path(self, name: str) -> Path:
         return self.folder / "cells" / f"{name}.json"
 
-    def _made(self, missing: Mapping[str, Settings]) -> Iterator[tuple[str, Any]]:
+    def _made(self, missing: Mapping[str, Settings]) -> Iterator[tuple[str, Any, str]]:
+        """Name, value and error of each cell, as they are done."""
         if self.n_workers <= 1 or len(missing) <= 1:
             for name, cell in missing.items():
-                yield name, self.make(name, cell)
+                yield name, *self._told(partial(self.make, name, cell))
             return
-        with _pool(self.n_workers) as executor:
-            waiting: dict[Future[Any], str] = {executor.submit(self.make, n, cell): n for n, cell in missing.items()}
+        with _pool(min(self.n_workers, len(missing)), self.folder) as executor:
+            with _interrupts_held():
+                waiting = {executor.submit(_in_worker, self, n, cell): n for n, cell in missing.items()}
             try:
                 for future in as_completed(waiting):
-                    yield waiting[future], future.result()
+                    yield waiting[future], *self._told(future.result)
             except BrokenProcessPool as error:
                 raise Unavailable(
                     f"a process of the sweep died; what is finished is kept in {self.folder}; run it again to go on"
                 ) from error
+
+    def _told(self, result: Callable[[], Any]) -> tuple[Any, str]:
+        try:
+            return result(), ""
+        except HarnessError as error:
+            if not self.keeps_going:
+                raise
+            return None, str(error) or type(error).__name__
 
     def make(self, name: str, cell: Settings) -> Any:
         """Run one cell, keep its value, drop its results folder."""
         scratch = self.folder / "scratch" / name
         shutil.rmtree(scratch, ignore_errors=True)  # of a sweep that was killed
         try:
-            value = self.measure.of(run_scenario(replace(cell, results_dir=scratch), self.judge))
+            # A judge remembers what it read of one run's data: the next cell may be about other data.
+            value = self.measure.of(run_scenario(replace(cell, results_dir=scratch), copy.deepcopy(self.judge)))
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        told = {"format": FORMAT, "cell": name, "measure": self.measure.name, "settings": _told(cell), "value": value}
+        told = {"format": FORMAT, "cell": name, "measure": self.measure.name, "settings": _knobs(cell), "value": value}
         durable.write_bytes(self._path(name), digest.canonical(told | {"digest": digest.of_json(told)}) + b"\n")
         return value
 
@@ -122,7 +146,7 @@ def fingerprint(cell: Settings, measure: str) -> str:
     """32 hex digits over everything that the value of a cell depends on."""
     return digest.of_json(
         {
-            "settings": _told(cell),
+            "settings": _knobs(cell),
             "scenario": digest.of_bytes(scenarios.source(cell.scenario, cell.scenarios_dir).read_bytes()),
             "data": _data_digest(cell.dataset or scenarios.load(cell.scenario, cell.scenarios_dir).dataset),
             "code": code_digest(),
@@ -164,7 +188,7 @@ def _data_digest(dataset: str) -> str:
     return load_corpus(dataset).digest
 
 
-def _told(cell: Settings) -> dict[str, Any]:
+def _knobs(cell: Settings) -> dict[str, Any]:
     """The settings that a value depends on: not where results go, nor which server holds the caches."""
     told = asdict(cell)
     for name in ("results_dir", "redis_url", "chroma_url", "argv"):
@@ -184,9 +208,39 @@ def _read(path: Path, name: str) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _pool(n: int) -> Iterator[ProcessPoolExecutor]:
+def _alone(folder: Path) -> Iterator[None]:
+    """This sweep alone works in the folder: locks of the kernel, which a process that dies cannot leave behind.
+
+    ``lock`` is the sweep's. Its worker processes share ``working``: when a sweep was killed they live a moment longer,
+    and may finish a cell in it, which must not be run a second time.
+    """
+    with (folder / "lock").open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Unavailable(
+                f"another sweep is at work in {folder}; wait for it to end, or give this one another folder"
+            ) from None
+        with (folder / "working").open("ab") as working:
+            fcntl.flock(working, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until the processes that are started here are there; they never see it: this one ends them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _pool(n: int, folder: Path) -> Iterator[ProcessPoolExecutor]:
     """Worker processes that end with this one, however it ends."""
-    executor = ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn"), initializer=_start)
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(n, mp_context=context, initializer=_start, initargs=(folder,))
     try:
         yield executor
     except BaseException:
@@ -197,7 +251,21 @@ def _pool(n: int) -> Iterator[ProcessPoolExecutor]:
     executor.shutdown()
 
 
-def _start() -> None:
+def _start(folder: Path) -> None:
+    global _working
+    _working = (folder / "working").open("ab")
+    fcntl.flock(_working, fcntl.LOCK_SH)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ[workers.ENV] = "1"  # the cores are taken by cells
     workers.die_with_parent()
+    gc.set_threshold(50_000, 20, 50)  # a cell makes millions of small objects, and hardly a cycle
+
+
+def _in_worker(sweep: Sweep, name: str, cell: Settings) -> Any:
+    try:
+        return sweep.make(name, cell)
+    except SystemExit as told:  # SIGTERM: the run has cleaned up; the pool would take it for an outcome and go on
+        os._exit(told.code if isinstance(told.code, int) else 1)
+
+
+_working: BinaryIO | None = None  # open, and so locked, as long as this worker lives

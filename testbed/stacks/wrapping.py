@@ -44,3 +44,15 @@ def attribute(stack: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[Non
 def index(stack: Any, wrap: Callable[[Index], Index]) -> AbstractContextManager[None]:
     """Wrap the index."""
     return attribute(stack, "index", wrap)
+
+
+@contextmanager
+def tier(stack: Any, name: str, wrap: Callable[[Cache], Cache]) -> Iterator[None]:
+    """Wrap one tier of the answer cache."""
+    tiers = part(stack, "tiers")
+    inner = tiers[name]
+    tiers[name] = wrap(inner)
+    try:
+        yield
+    finally:
+        tiers[name] = inner

@@ -61,6 +61,7 @@ class NaiveWriter:
     steps: tuple[str, ...] = ("before-vector", "index-torn", "after-vector", "mid-text", "after-text")
     between = "after-vector"
     takes_redelivery = False
+    texts_come_later = True  # ``write_texts`` is a step of its own, which something else may delay
 
     def __init__(self, texts: TextStore, folder: Path, new_index: Callable[[], Index], at: At = undisturbed) -> None:
         self._texts = texts
@@ -77,10 +78,16 @@ class NaiveWriter:
         return Recovery(unreadable=unreadable, wrong=self.wrong())
 
     def write(self, items: Sequence[Item]) -> None:
+        self.write_vectors(items)
+        self.write_texts(items)
+
+    def write_vectors(self, items: Sequence[Item]) -> None:
         self._at("before-vector")
         self._saved.add([i.row for i in items])
         self._saved.save()
         self._at("after-vector")
+
+    def write_texts(self, items: Sequence[Item]) -> None:
         for number, each in enumerate(items):
             if number == len(items) // 2:
                 self._at("mid-text")
@@ -124,11 +131,7 @@ class CommitHookWriter(NaiveWriter):
         self._position = self._texts.last_sent()
         return super().recover()
 
-    def write(self, items: Sequence[Item]) -> None:
-        self._at("before-vector")
-        self._saved.add([i.row for i in items])
-        self._saved.save()
-        self._at("after-vector")
+    def write_texts(self, items: Sequence[Item]) -> None:
         for number, each in enumerate(items):
             if number == len(items) // 2:
                 self._at("mid-send")
@@ -162,6 +165,7 @@ class OneScriptWriter(NaiveWriter):
     name = "one-script"
     steps = ("before-vector", "after-vector", "mid-commit", "after-commit", "index-torn", "after-save")
     between = "after-commit"
+    texts_come_later = False
     SAVE_EVERY = 64  # documents
 
     def __init__(self, texts: TextStore, folder: Path, new_index: Callable[[], Index], at: At = undisturbed) -> None:

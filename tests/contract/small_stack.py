@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from testbed.caches.eviction import Bounded, Lru
 from testbed.caches.memory import MemoryCache
 from testbed.caches.semantic import SemanticCache
 from testbed.caches.tiered import TieredCache
 from testbed.core import digest
-from testbed.core.clock import LogicalClock
+from testbed.core.clock import Clock, LogicalClock
 from testbed.core.names import ValueNames
 from testbed.core.types import Doc, Event, Query
+from testbed.fixes.given import Judgments
 from testbed.models.reader import ExtractiveReader
 from testbed.probes.trace import Recorder
 from testbed.run.arms import ask, changed, probed
@@ -79,16 +81,18 @@ class Trace:
         assert ns >= 0
 
 
-def small_stack() -> Pipeline:
+def small_stack(clock: Clock | None = None) -> Pipeline:
     """A new, empty pipeline with every seam that a change may need."""
     encoder = WordEncoder()
-    semantic = SemanticCache(lambda text: encoder.encode([text], "query")[0], 0.99, lambda a, b: a == b, 100)
+    semantic = SemanticCache(lambda text: encoder.encode([text], "query")[0], 0.99, lambda a, b: a == b, 100, clock)
+    answer = TieredCache({"l1": MemoryCache(clock=clock), "l2": semantic})
+    bounded = Bounded(MemoryCache(clock=clock), lambda out: Lru(100, on_evict=out))
     stack = Pipeline(
         layers={
-            "answer": TieredCache({"l1": MemoryCache(), "l2": semantic}),
-            "retrieval": MemoryCache(),
-            "embedding": MemoryCache(),
-            "text": MemoryCache(),
+            "answer": answer,
+            "retrieval": bounded,
+            "embedding": MemoryCache(clock=clock),
+            "text": MemoryCache(clock=clock),
         },
         index=ExactIndex(),
         encoder=encoder,
@@ -99,6 +103,8 @@ def small_stack() -> Pipeline:
         k=3,
     )
     stack.semantic = semantic  # type: ignore[attr-defined]
+    stack.bounded, stack.judgments = bounded, Judgments()  # type: ignore[attr-defined]
+    stack.tiers = answer.tiers  # type: ignore[attr-defined]
     return stack
 
 

@@ -106,7 +106,7 @@ def _home_of(corpus: Corpus, doc: Doc) -> list[Query]:
     return [q for q in corpus.queries if doc.id in corpus.gold(0, q, {doc.id: doc.version}).relevant]
 
 
-@pytest.mark.parametrize("name", ["ledger", "lifecycle"])
+@pytest.mark.parametrize("name", ["ledger", "lifecycle", "twins"])
 def test_a_set_is_built_to_files_by_its_script(name: str, tmp_path: Path) -> None:
     script = [sys.executable, str(DATASETS / name / "build.py"), "--out", str(tmp_path / "out")]
     done = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path)

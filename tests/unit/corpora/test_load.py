@@ -108,7 +108,7 @@ def versions(corpus: AnswerCorpus) -> dict[str, int]:
 # --- by name
 
 
-@pytest.mark.parametrize("name", ["ledger", "lifecycle"])
+@pytest.mark.parametrize("name", ["ledger", "lifecycle", "twins"])
 def test_a_generated_set_is_what_its_checksums_say(name: str) -> None:
     assert (loading.DATASETS / name / "SHA256SUMS").is_file()
     assert load(name).name == name

@@ -64,6 +64,12 @@ def test_bypassing_another_layer_must_not_cure() -> None:
     assert _one(changed) == "faulty-without:text: recovered 50% of the drop, but answer is to blame"
 
 
+def test_a_layer_into_which_values_are_copied_may_cure_as_well() -> None:
+    changed = {**GOOD, "faulty-without:text": 0.9}
+    assert check_expect(replace(EXPECT, copied_to=("text",)), changed, VERDICTS, LAYERS) == []
+    assert check_expect(EXPECT, changed, VERDICTS, LAYERS) != []
+
+
 def test_where_no_layer_is_to_blame_no_bypass_may_cure() -> None:
     (found,) = check_expect(replace(EXPECT, blame=""), {**GOOD, "faulty-without:answer": 0.9}, VERDICTS, LAYERS)
     assert found == "faulty-without:answer: recovered 100% of the drop, but no layer is to blame"
@@ -98,3 +104,25 @@ def test_of_a_rate_less_is_better() -> None:
 def _one(scores: dict[str, float]) -> str:
     (found,) = check_expect(EXPECT, scores, VERDICTS, LAYERS)
     return found
+
+
+JOINT = replace(EXPECT, blame="answer+text")
+
+
+def test_two_layers_are_to_blame_when_only_both_together_cure() -> None:
+    both = {"faulty-without:answer+text": 0.9}
+    layers = (*LAYERS, "answer+text")
+    assert check_expect(JOINT, {**GOOD, **both, "faulty-without:answer": 0.75}, VERDICTS, layers) == []
+
+
+def test_one_of_two_layers_to_blame_must_not_cure_alone() -> None:
+    scores = {**GOOD, "faulty-without:answer+text": 0.9, "faulty-without:answer": 0.9}
+    assert check_expect(JOINT, scores, VERDICTS, (*LAYERS, "answer+text")) == [
+        "faulty-without:answer: recovered 100% of the drop, but answer+text is to blame"
+    ]
+
+
+def test_lateness_is_better_when_there_is_less_of_it() -> None:
+    late = Expect("behind > 60 s", 0.2, "answer", ("tenant-key",))
+    scores = {arm: 1 - value for arm, value in GOOD.items()}
+    assert check_expect(late, scores, VERDICTS, LAYERS) == []

@@ -109,3 +109,27 @@ def test_arms_that_are_missing_are_said_not_guessed() -> None:
 def test_arms_of_different_ops_are_not_compared() -> None:
     with pytest.raises(BrokenContract, match="did not play the same ops"):
         judge_run({"clean": arm("clean"), "faulty": arm("faulty", LEAK, n=10)}, EXPECT, LAYERS)
+
+
+def test_the_hit_rate_of_a_layer_can_be_what_a_scenario_is_about() -> None:
+    arms = run()
+    arms["faulty"] = arm("faulty", bypass="answer")
+    found = judge_run(arms, replace(EXPECT, metric="valid hits[answer]", blame="", violates=()), ("answer",))
+    means = {name: a.means["valid hits[answer]"] for name, a in found.arms.items()}
+    answer = found.arms["clean"].layer("answer")
+    assert answer is not None and means["clean"] == answer.valid_hit_rate > 0.2
+    assert means["faulty"] == means["faulty-without:answer"] == 0.0
+    assert found.failures == ()
+    assert found.fixes[0].recovered.share == 1.0
+    assert "valid hits[answer]" not in arms["clean"].means  # made for this judgement, and for no other
+
+
+def test_how_late_answers_are_can_be_what_a_scenario_is_about() -> None:
+    arms = run()
+    arms["faulty"] = arm("faulty", {"answer": frozenset({"epoch"})})
+    found = judge_run(arms, replace(EXPECT, metric="behind > 5 s"), LAYERS)
+    late = {name: found.arms[name].means["behind > 5 s"] for name in ("clean", "faulty")}
+    assert late["clean"] == 0.0 < late["faulty"]
+    behind = [s.behind_s for s in found.arms["faulty"].scores]
+    assert late["faulty"] == sum(b > 5 for b in behind) / len(behind)
+    assert judge_run(arms, replace(EXPECT, metric="behind > 500 s"), LAYERS).arms["faulty"].means["behind > 500 s"] == 0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from testbed.core.history import History
-from testbed.metrics.serving import Latency, Serving, serve
+from testbed.metrics.serving import Latency, Serving, layer_of, rates, serve
 from tests.histories.trace import DictStack, evidence
 
 TENANT, EPOCH = frozenset({"tenant"}), frozenset({"epoch"})
@@ -124,3 +124,19 @@ def test_latencies_are_nearest_rank_quantiles_of_the_reads_in_ms() -> None:
 def test_the_latency_of_one_read_is_its_own() -> None:
     found = serve(History(DictStack(["acme"]).evidence()), [(0, "text", "hit", 1500)]).layers[0]
     assert found.latency == Latency(*[pytest.approx(0.0015)] * 3)
+
+
+def test_hits_of_a_layer_are_told_by_ask_that_reached_it() -> None:
+    stack = DictStack(["acme", "birch"], {"answer": TENANT})
+    for tenant in ("acme", "birch", "acme", "acme"):
+        stack.ask(tenant, "how long?")
+    serving = served(stack)
+    assert list(rates(serving, "hits[answer]").values()) == [0.0, 1.0, 1.0, 1.0]
+    assert list(rates(serving, "valid hits[answer]").values()) == [0.0, 0.0, 1.0, 1.0]
+    assert list(rates(serving, "valid hits[retrieval]").values()) == [0.0]
+    assert [layer_of(m) for m in ("valid hits[answer.l1]", "hits[text]", "true", "hits")] == [
+        "answer.l1",
+        "text",
+        "",
+        "",
+    ]

@@ -1,0 +1,594 @@
+"""Small mistakes in the stack's own code, and which rule notices each.
+
+    python scripts/mutants.py                    all of them
+    python scripts/mutants.py answer-key-no-tenant faiss-best-lost
+
+Each mutant is one edit of one source file in a copy of the package. Runs are played on the copy, small ones first, one
+after the other until a rule tells them from the same runs on the unchanged copy:
+
+error        the run ends with an error
+invariants   an arm violates an invariant that it did not violate
+metric       MRR@5, faithful or true of an arm is lower by more than 0.02, or its leak or stale rate higher by more
+hits         the valid hit rate of a layer is lower by more than 0.02
+
+The runs are exact (the same questions, no chance), so a difference is one. What no rule notices is listed with the
+reason that is written beside the mutant; a survivor without a reason is a hole in the rules, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+QUERIES, SEED = (120, 400), 42  # what the short runs do not show, the long ones may
+TOLERANCE = 0.02
+LIMIT_S = 300
+LOWER_IS_WORSE, HIGHER_IS_WORSE = ("MRR@5", "faithful", "true"), ("leak rate", "stale rate")
+
+
+class Cell(NamedTuple):
+    """A small run: scenario, variant, the arms that are looked at."""
+
+    scenario: str
+    variant: str
+    arms: tuple[str, ...] = ("clean",)
+
+
+TENANTS = Cell("tenant-leak", "answer-key")
+EDITS = Cell("semantic-drift", "all")
+UPGRADE = Cell("version-skew", "query-cache")
+CLEAN = (TENANTS, EDITS, UPGRADE)
+
+
+def fixed(scenario: str, variant: str, fix: str) -> tuple[Cell, ...]:
+    return (Cell(scenario, variant, ("clean", "faulty", f"faulty+{fix}")),)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """``old`` stands once in the file and becomes ``new``. ``excuse``: why nothing can or need notice it."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    cells: tuple[Cell, ...] = CLEAN
+    excuse: str = ""
+
+
+PIPELINE, SOURCE = "stacks/pipeline.py", "stacks/source.py"
+SEMANTIC, TIERED, REDIS = "caches/semantic.py", "caches/tiered.py", "caches/redis.py"
+FAISS, GATE, READER = "stores/faiss.py", "caches/gate.py", "models/reader.py"
+_MODEL = "            model=self.encoder.fingerprint[:12],\n"
+_ANSWER = "            tenant=tenant,\n" + _MODEL + "            prompt=self.reader.name,\n"
+_RETRIEVAL = "            tenant=query.tenant,\n" + _MODEL + "            k=str(self.k),\n"
+_EMBEDDING = "Key.of(text=text, tenant=tenant, model=self.encoder.fingerprint[:12], role=role)"
+_EPOCH = "            epoch=str(self.source.epoch({})),\n"
+
+MUTANTS = (
+    # -- a part of a key --
+    Mutant("answer-key-no-tenant", PIPELINE, _ANSWER, _ANSWER.replace("            tenant=tenant,\n", "")),
+    Mutant(
+        "answer-key-no-model",
+        PIPELINE,
+        _ANSWER,
+        _ANSWER.replace("            model=self.encoder.fingerprint[:12],\n", ""),
+    ),
+    Mutant(
+        "answer-key-no-prompt",
+        PIPELINE,
+        "            prompt=self.reader.name,\n",
+        "",
+        excuse="one reader serves all requests, so the part is the same in every key",
+    ),
+    Mutant("answer-key-no-epoch", PIPELINE, _EPOCH.format("tenant"), ""),
+    Mutant("answer-key-epoch-of-nobody", PIPELINE, _EPOCH.format("tenant"), _EPOCH.format('""')),
+    Mutant(
+        "answer-key-one-epoch-behind",
+        PIPELINE,
+        _EPOCH.format("tenant"),
+        _EPOCH.format("tenant").replace("(tenant)", "(tenant) // 2"),
+    ),
+    Mutant(
+        "answer-key-first-word",
+        PIPELINE,
+        "            text=query.text,\n            tenant=tenant,",
+        "            text=query.text[:24],\n            tenant=tenant,",
+    ),
+    Mutant(
+        "retrieval-key-no-tenant", PIPELINE, _RETRIEVAL, _RETRIEVAL.replace("            tenant=query.tenant,\n", "")
+    ),
+    Mutant(
+        "retrieval-key-no-model",
+        PIPELINE,
+        _RETRIEVAL,
+        _RETRIEVAL.replace("            model=self.encoder.fingerprint[:12],\n", ""),
+    ),
+    Mutant("retrieval-key-no-epoch", PIPELINE, _EPOCH.format("query.tenant"), ""),
+    Mutant(
+        "retrieval-key-no-k",
+        PIPELINE,
+        "            k=str(self.k),\n",
+        "",
+        excuse="k does not change while a stack lives",
+    ),
+    Mutant("embedding-key-no-tenant", PIPELINE, _EMBEDDING, _EMBEDDING.replace(" tenant=tenant,", "")),
+    Mutant(
+        "embedding-key-no-model", PIPELINE, _EMBEDDING, _EMBEDDING.replace(" model=self.encoder.fingerprint[:12],", "")
+    ),
+    Mutant("embedding-key-by-name", PIPELINE, _EMBEDDING, _EMBEDDING.replace("fingerprint[:12]", "name")),
+    Mutant(
+        "embedding-key-no-role",
+        PIPELINE,
+        _EMBEDDING,
+        _EMBEDDING.replace(", role=role", ""),
+        excuse="no question of these streams is also the text of a document; both encoders embed the two roles alike",
+    ),
+    Mutant(
+        "key-digest-8-bits",
+        "core/types.py",
+        "return digest.of_parts(self.parts)",
+        "return digest.of_parts(self.parts)[:2]",
+    ),
+    Mutant(
+        "key-digest-values-only",
+        "core/types.py",
+        "return digest.of_parts(self.parts)",
+        'return digest.of_parts((("", v) for _, v in self.parts))',
+        excuse="each layer has its namespace, and inside one no two keys differ in the names of their parts alone",
+    ),
+    Mutant(
+        "key-digest-drops-last-part",
+        "core/types.py",
+        "return digest.of_parts(self.parts)",
+        "return digest.of_parts(self.parts[:-1])",
+    ),
+    # -- who asks --
+    Mutant("context-nobody", "stacks/context.py", "return query.tenant", 'return ""'),
+    Mutant(
+        "search-all-tenants",
+        PIPELINE,
+        "self.index.search(vector, tenant=tenant,",
+        "self.index.search(vector, tenant=None,",
+    ),
+    Mutant(
+        "semantic-group-no-tenant",
+        SEMANTIC,
+        'return key.without("text"), key.get("text")',
+        'return key.without("text", "tenant"), key.get("text")',
+    ),
+    Mutant(
+        "semantic-group-no-epoch",
+        SEMANTIC,
+        'return key.without("text"), key.get("text")',
+        'return key.without("text", "epoch"), key.get("text")',
+    ),
+    Mutant(
+        "semantic-group-no-model",
+        SEMANTIC,
+        'return key.without("text"), key.get("text")',
+        'return key.without("text", "model"), key.get("text")',
+    ),
+    # -- an invalidation --
+    Mutant("epoch-stands-still", SOURCE, "        self._moved(touched)\n", ""),
+    Mutant("epoch-moves-once", SOURCE, "self._epochs.get(tenant, 0) + 1", "1"),
+    Mutant("epoch-of-all-only", SOURCE, "return self._epochs.get(tenant, 0) + (", "return ("),
+    Mutant("record-keeps-first", SOURCE, "self._docs[doc.id] = doc", "self._docs.setdefault(doc.id, doc)"),
+    Mutant(
+        "edit-skips-index",
+        PIPELINE,
+        "        self.index_docs(batch)\n",
+        "        self.index_docs([d for d in batch if d.version == 1])\n",
+    ),
+    Mutant(
+        "edit-skips-text",
+        PIPELINE,
+        "passage_value(d)) for d in batch])",
+        "passage_value(d)) for d in batch if d.version == 1])",
+    ),
+    Mutant("upgrade-keeps-index", PIPELINE, "        self.index_docs(self.source.docs())\n", ""),
+    Mutant(
+        "upgrade-every-other",
+        PIPELINE,
+        "self.index_docs(self.source.docs())",
+        "self.index_docs(self.source.docs()[::2])",
+    ),
+    Mutant(
+        "upgrade-all-but-one",
+        PIPELINE,
+        "self.index_docs(self.source.docs())",
+        "self.index_docs(self.source.docs()[1:])",
+    ),
+    # -- order and place --
+    Mutant(
+        "batch-reversed",
+        PIPELINE,
+        "self.encoder.encode(inputs, role), strict=True))",
+        "self.encoder.encode(inputs, role)[::-1], strict=True))",
+    ),
+    Mutant(
+        "batch-shifted",
+        PIPELINE,
+        "self.encoder.encode(inputs, role), strict=True))",
+        "[*self.encoder.encode(inputs, role)[1:], *self.encoder.encode(inputs, role)[:1]], strict=True))",
+    ),
+    Mutant("ranking-reversed", PIPELINE, "return [h.doc_id for h in hits]", "return [h.doc_id for h in hits][::-1]"),
+    Mutant("ranking-cached-short", PIPELINE, "for h in hits]})", "for h in hits[1:]]})"),
+    Mutant(
+        "linked-pages-forgotten",
+        PIPELINE,
+        "linked = self.passages(sorted({r for p in passages for r in p.refs} - {p.doc_id for p in passages}))",
+        "linked: list[Passage] = []",
+    ),
+    Mutant(
+        "question-not-expanded", PIPELINE, 'self.expanded(*texts[i]) if role == "query" else texts[i][0]', "texts[i][0]"
+    ),
+    Mutant(
+        "texts-misaligned",
+        REDIS,
+        "key.digest() for key in keys[start : start + _BATCH]]",
+        "key.digest() for key in keys[start : start + _BATCH]][::-1]",
+    ),
+    Mutant(
+        "first-of-batch-lost",
+        REDIS,
+        "for k, v in items[start : start + _BATCH]}",
+        "for k, v in items[start + (len(items) > 1) : start + _BATCH]}",
+    ),
+    # -- the semantic tier --
+    Mutant("gate-open", SEMANTIC, "if stored != text and self.gate(text, stored):", "if stored != text:"),
+    Mutant("gate-shut", SEMANTIC, "if stored != text and self.gate(text, stored):", "if False:"),
+    Mutant(
+        "semantic-own-text-skipped",
+        SEMANTIC,
+        "        if text in group:\n            yield text\n",
+        "",
+        excuse="the exact tier before it has that text already",
+    ),
+    Mutant("semantic-capacity-one", "stacks/reference.py", "SEMANTIC_CAPACITY = 4096", "SEMANTIC_CAPACITY = 1"),
+    Mutant(
+        "semantic-evicts-newest",
+        SEMANTIC,
+        "self.delete(next(iter(self._used)))",
+        "self.delete(next(reversed(self._used)))",
+        excuse="4096 entries are never reached by these streams; tests/unit/caches/test_semantic.py sees it",
+    ),
+    Mutant(
+        "threshold-loose",
+        "stacks/reference.py",
+        "SEMANTIC_THRESHOLD = 0.85",
+        "SEMANTIC_THRESHOLD = 0.4",
+        excuse="the gate decides; a loose threshold only costs time",
+    ),
+    Mutant("threshold-tight", "stacks/reference.py", "SEMANTIC_THRESHOLD = 0.85", "SEMANTIC_THRESHOLD = 0.99"),
+    Mutant(
+        "second-tier-not-written",
+        TIERED,
+        "            tier.put(key, value, ttl_s=ttl_s)\n",
+        "            tier.put(key, value, ttl_s=ttl_s)\n            break\n",
+    ),
+    Mutant(
+        "second-tier-not-read",
+        TIERED,
+        "            if value is not None:\n                return value\n        return None",
+        "            return value\n        return None",
+    ),
+    Mutant("gate-ignores-content", GATE, "        and (a.content == b.content or _turned_round(a, b))\n", ""),
+    Mutant("gate-ignores-names", GATE, "        and a.names == b.names\n", ""),
+    Mutant(
+        "gate-ignores-numbers",
+        GATE,
+        "        a.numbers == b.numbers\n        and a.names",
+        "        a.names",
+        excuse="no two questions of these streams differ in a number alone; tests/unit/caches/test_gate.py sees it",
+    ),
+    Mutant(
+        "gate-ignores-negation",
+        GATE,
+        "        and a.negations == b.negations\n",
+        "",
+        excuse="no question of these streams is negated; tests/unit/caches/test_gate.py sees it",
+    ),
+    Mutant(
+        "gate-ignores-what-is-asked",
+        GATE,
+        "        and _compatible(a.asks_for, b.asks_for)\n",
+        "",
+        excuse="no two questions here differ in the question word alone; tests/unit/caches/test_gate.py sees it",
+    ),
+    # -- expiry --
+    Mutant(
+        "expiry-inverted",
+        "caches/codec.py",
+        "if _EXPIRY.unpack_from(entry)[0] <= now_s:",
+        "if _EXPIRY.unpack_from(entry)[0] >= now_s:",
+    ),
+    Mutant(
+        "expiry-in-milliseconds",
+        REDIS,
+        "math.inf if ttl_s is None else self._clock.now() + ttl_s",
+        "self._clock.now() + (0.05 if ttl_s is None else ttl_s / 1000)",
+    ),
+    # -- the index --
+    Mutant(
+        "faiss-best-lost",
+        FAISS,
+        "return [(self._ids[i], self.live[self._ids[i]][1].vector) for _, i in kept]",
+        "return [(self._ids[i], self.live[self._ids[i]][1].vector) for _, i in kept[1:]]",
+    ),
+    Mutant(
+        "faiss-partition-shared",
+        FAISS,
+        "by_tenant.setdefault(row.tenant, []).append(row)",
+        'by_tenant.setdefault("", []).append(row)',
+    ),
+    Mutant("faiss-tombstones-live", FAISS, "return held is not None and held[0] == label", "return held is not None"),
+    Mutant("faiss-rebuild-loses-one", FAISS, "            self.add(rows)\n", "            self.add(rows[1:])\n"),
+    Mutant(
+        "faiss-label-off-by-one",
+        FAISS,
+        "self.live[row.doc_id] = (len(self._ids), row)",
+        "self.live[row.doc_id] = (len(self._ids) - 1, row)",
+    ),
+    Mutant(
+        "index-ascending",
+        "stores/exact.py",
+        'order = np.argsort(-scores, kind="stable")[:k]',
+        'order = np.argsort(scores, kind="stable")[:k]',
+    ),
+    Mutant("index-k-off-by-one", "stores/exact.py", 'kind="stable")[:k]', 'kind="stable")[1 : k + 1]'),
+    # -- the reader --
+    Mutant("reader-worst-sentence", READER, "if best is None or score > best:", "if best is None or score < best:"),
+    Mutant("reader-no-explanation", READER, "return [text] if shared < 0 else []", "return []"),
+    Mutant("reader-abstains-early", READER, "_LEAST_COVERAGE = 0.2", "_LEAST_COVERAGE = 0.9"),
+    Mutant(
+        "reader-rank-inverted",
+        READER,
+        "prior = _RANK_WEIGHT * (1 - rank / len(passages))",
+        "prior = _RANK_WEIGHT * rank / len(passages)",
+    ),
+    # -- the fixes --
+    Mutant(
+        "tenant-key-without-tenant",
+        "fixes/keys.py",
+        'key.replace(scope=f"tenant:{asker.tenant}")',
+        'key.replace(scope="tenant")',
+        fixed("tenant-leak", "answer-key", "typed-tenant-key"),
+    ),
+    Mutant(
+        "tenant-check-swapped",
+        "fixes/guard.py",
+        'return "" if mark == owner(key) else',
+        'return "" if mark != owner(key) else',
+        fixed("tenant-leak", "answer-key", "verify-on-read"),
+    ),
+    Mutant(
+        "tenant-check-of-the-key",
+        "fixes/guard.py",
+        'return key.get("tenant") if asker is None else asker.tenant',
+        'return key.get("tenant")',
+        fixed("tenant-leak", "answer-key", "verify-on-read"),
+    ),
+    Mutant(
+        "rejected-entry-served",
+        "fixes/guard.py",
+        "        self._inner.delete(key)\n        return None\n",
+        '        self._inner.delete(key)\n        return entry["value"]\n',
+        fixed("tenant-leak", "answer-key", "verify-on-read"),
+    ),
+    Mutant(
+        "partition-of-one",
+        "fixes/partition.py",
+        'tenant = key.get("tenant") if asker is None else asker',
+        'tenant = ""',
+        fixed("tenant-leak", "answer-key", "hard-partition"),
+    ),
+    Mutant(
+        "revision-check-lags",
+        "fixes/guard.py",
+        "doc.version != version:",
+        "doc.version > version + 1:",
+        fixed("semantic-drift", "all", "revision-check"),
+    ),
+    Mutant(
+        "event-not-heard",
+        "fixes/invalidate.py",
+        "unsubscribe = stack.source.subscribe(wrapped[0].invalidate)",
+        "unsubscribe = stack.source.subscribe(lambda doc_id: None)",
+        fixed("semantic-drift", "all", "event-invalidation"),
+    ),
+    Mutant(
+        "invalidates-first-tier-only",
+        TIERED,
+        "            tier.delete(key)\n",
+        "            tier.delete(key)\n            break\n",
+        fixed("semantic-drift", "all", "event-invalidation"),
+    ),
+    Mutant(
+        "provenance-first-source-only",
+        "fixes/invalidate.py",
+        "for doc_id, *_ in sources_of(value):",
+        "for doc_id, *_ in sources_of(value)[:1]:",
+        fixed("semantic-drift", "all", "event-invalidation"),
+    ),
+    Mutant(
+        "schema-of-nobody",
+        "fixes/keys.py",
+        "key.replace(schema=schema(asker.tenant))",
+        'key.replace(schema=schema(""))',
+        fixed("semantic-drift", "all", "schema-hash-key"),
+    ),
+    Mutant(
+        "versioned-key-by-name",
+        "fixes/keys.py",
+        "key.replace(encoder=stack.encoder.fingerprint)",
+        "key.replace(encoder=stack.encoder.name)",
+        fixed("version-skew", "query-cache", "versioned-key"),
+    ),
+    Mutant(
+        "re-embed-deletes-only",
+        "fixes/versions.py",
+        "            index.upsert(rows_of(docs, vectors, stack.encoder))\n",
+        "",
+        fixed("version-skew", "half-index", "re-embed"),
+    ),
+    Mutant(
+        "re-embed-every-other",
+        "fixes/versions.py",
+        "docs = [d for i in ids if (d",
+        "docs = [d for i in ids[::2] if (d",
+        fixed("version-skew", "half-index", "re-embed"),
+    ),
+)
+
+# -- playing ---------------------------------------------------------------------------------------------------------
+
+_PLAY = """
+import json, sys
+from pathlib import Path
+from testbed.diagnose.summary import Summarize
+from testbed.run.execute import run_scenario
+from testbed.run.settings import Settings
+
+scenario, variant, arms, queries, seed, results = json.loads(sys.argv[1])
+settings = Settings(
+    scenario, variant=variant, arms=tuple(arms), queries=queries, seed=seed,
+    results_dir=Path(results), scenarios_dir=Path("scenarios"),
+)
+summary = json.loads((run_scenario(settings, Summarize()) / "summary.json").read_text())
+print(json.dumps({name: {
+    "means": arm["means"],
+    "violated": [v["invariant"] for v in arm["verdicts"] if v["holds"] is False],
+    "hits": {layer: found["valid_hit_rate"] for layer, found in arm["serving"].items()},
+} for name, arm in summary["arms"].items() if arm["status"] == "ok"}))
+"""
+
+
+def play(copy: Path, cell: Cell, queries: int) -> Mapping[str, Any] | None:
+    """What the arms of a small run on a copy give; None when the run ends with an error."""
+    with tempfile.TemporaryDirectory() as results:
+        told = json.dumps([cell.scenario, cell.variant, cell.arms, queries, SEED, results])
+        done = subprocess.run(
+            [sys.executable, "-c", _PLAY, told],
+            cwd=copy,
+            env={**os.environ, "PYTHONPATH": str(copy), "TESTBED_WORKERS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+
+
+def noticed(before: Mapping[str, Any], after: Mapping[str, Any] | None) -> tuple[str, str]:
+    """The first rule that tells the two apart, and by what; ("", "") when none does."""
+    if after is None:
+        return "error", "the run failed"
+    for name, was in before.items():
+        now = after.get(name)
+        if now is None:
+            return "error", f"{name} is unsupported"
+        for invariant in now["violated"]:
+            if invariant not in was["violated"]:
+                return "invariants", f"{name}: {invariant}"
+    for name, was in before.items():
+        for metric in (*LOWER_IS_WORSE, *HIGHER_IS_WORSE):
+            worse = _difference(was["means"].get(metric), after[name]["means"].get(metric))
+            if (worse if metric in HIGHER_IS_WORSE else -worse) > TOLERANCE:
+                return "metric", f"{name}: {metric} {worse:+.3f}"
+    for name, was in before.items():
+        for layer, rate in was["hits"].items():
+            fewer = -_difference(rate, after[name]["hits"].get(layer))
+            if fewer > TOLERANCE:
+                return "hits", f"{name}: valid hits of {layer} {-fewer:+.3f}"
+    return "", ""
+
+
+def _difference(was: float | None, now: float | None) -> float:
+    return 0.0 if was is None or now is None else now - was
+
+
+@contextmanager
+def edited(copy: Path, mutant: Mutant) -> Iterator[None]:
+    """The copy with the mutant in it."""
+    path = copy / "testbed" / mutant.file
+    source = path.read_text(encoding="utf-8")
+    if source.count(mutant.old) != 1:
+        raise SystemExit(f"{mutant.name}: {mutant.old!r} stands {source.count(mutant.old)} times in {mutant.file}")
+    path.write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        yield
+    finally:
+        path.write_text(source, encoding="utf-8")
+
+
+def copied(folder: Path) -> Path:
+    """The package, its data and its scenarios, without anything that was built."""
+    for part in ("testbed", "scenarios", "datasets"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Plays:
+    """Runs on one copy; those without a mutant are played once."""
+
+    copy: Path
+    before: dict[tuple[Cell, int], Mapping[str, Any]]
+
+    def unchanged(self, cell: Cell, queries: int) -> Mapping[str, Any]:
+        if (cell, queries) not in self.before:
+            found = play(self.copy, cell, queries)
+            if found is None:
+                raise SystemExit(f"{cell} fails without any mutant")
+            self.before[cell, queries] = found
+        return self.before[cell, queries]
+
+    def first_notice(self, mutant: Mutant) -> tuple[str, str]:
+        """The rule that notices it first, and where and by what; a mutant with an excuse gets short runs only."""
+        for queries in QUERIES[: 1 if mutant.excuse else None]:
+            for cell in mutant.cells:
+                before = self.unchanged(cell, queries)
+                with edited(self.copy, mutant):
+                    rule, by = noticed(before, play(self.copy, cell, queries))
+                if rule:
+                    return rule, f"{cell.scenario}/{cell.variant}, {queries} questions: {by}"
+        return "", ""
+
+
+def main(names: Sequence[str]) -> int:
+    unknown = sorted(set(names) - {m.name for m in MUTANTS})
+    if unknown:
+        print(f"unknown mutants: {', '.join(unknown)}; they are {', '.join(m.name for m in MUTANTS)}", file=sys.stderr)
+        return 2
+    chosen = [m for m in MUTANTS if not names or m.name in names]
+    by_rule: Counter[str] = Counter()
+    holes = 0
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        plays = Plays(copied(Path(folder)), {})
+        for mutant in chosen:
+            rule, by = plays.first_notice(mutant)
+            by_rule[rule or "survived"] += 1
+            holes += not rule and not mutant.excuse
+            print(f"{mutant.name:32} {rule or 'SURVIVED':11} {by or mutant.excuse or 'no reason given'}", flush=True)
+    caught = len(chosen) - by_rule["survived"]
+    print(f"\n{caught} of {len(chosen)} noticed ({caught / len(chosen):.0%}): {dict(sorted(by_rule.items()))}")
+    return 1 if holes else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    sys.exit(main(parser.parse_args().names))

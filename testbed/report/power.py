@@ -1,0 +1,106 @@
+"""What the rules notice, as a table: a share of runs for each variant, level and rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from testbed.core import digest
+from testbed.core.scenario import Variant
+from testbed.diagnose.judge import plain
+from testbed.diagnose.over_seeds import Share
+from testbed.diagnose.power import ANY, DETECTED, LEVELS, RULES, Detection, alarms, detections, overall, smallest
+from testbed.record import durable
+from testbed.report.catalogue import print_json
+from testbed.report.columns import Column, percent, to_csv, to_table
+from testbed.report.sweep import outcomes
+from testbed.run.arms import Progress
+from testbed.run.cells import cells
+from testbed.run.settings import Settings
+
+CLEAN_QUERIES = 60
+ARMS = ("clean", "faulty")
+COLUMNS = (*RULES, ANY)
+
+
+def play(
+    variants: Sequence[tuple[str, Variant]],
+    seeds: Sequence[int],
+    queries: int,
+    n_clean: int,
+    folder: Path,
+    progress: Progress,
+) -> tuple[list[Detection], Share, list[str]]:
+    """Faults of every level over the seeds; and clean runs, ``n_clean`` at least, spread over the variants' streams."""
+    graded = outcomes(cells(variants, seeds, LEVELS, queries, ARMS), folder, progress)
+    alarming = outcomes(clean_cells(variants, n_clean), folder, progress)
+    return detections(graded), *alarms(alarming)
+
+
+def clean_cells(variants: Sequence[tuple[str, Variant]], n_clean: int) -> list[Settings]:
+    """Small runs of the clean arm at seeds of their own."""
+    per_variant = -(-n_clean // len(variants))
+    return cells(variants, range(1001, 1001 + per_variant), queries=CLEAN_QUERIES, arms=("clean",))
+
+
+def print_power(
+    found: Sequence[Detection],
+    alarm: Share,
+    lines: Sequence[str],
+    folder: Path,
+    console: Console,
+    *,
+    as_json: bool = False,
+) -> int:
+    """Print it, and write it below ``folder``; exit code 1 when a clean run alarms."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told = plain(
+        {
+            "detections": [asdict(d) for d in found],
+            "overall": [{"level": level, "shares": shares} for level, shares in overall(found).items()],
+            "smallest": [{"scenario": s, "variant": v, "level": level} for (s, v), level in smallest(found).items()],
+            "false_alarms": {**alarm._asdict(), "lines": list(lines)},
+        }
+    )
+    durable.write_bytes(folder / "power.json", digest.canonical(told) + b"\n")
+    durable.write_bytes(folder / "power.csv", to_csv(table(found)).encode())
+    if as_json:
+        print_json(told)
+        return 1 if lines else 0
+    console.print(to_table(table(found), console.width))
+    console.print()
+    console.print(to_table(totals(found), console.width))
+    console.print()
+    for (scenario, variant), level in smallest(found).items():
+        seen = "never" if level is None else f"from level {level:g} on"
+        console.print(f"{scenario}/{variant}: at least {DETECTED:.0%} of the runs are noticed {seen}")
+    console.print(
+        f"\nfalse alarms: {alarm.hits} in {alarm.n} clean runs of {CLEAN_QUERIES} questions, "
+        f"95 % interval up to {alarm.high:.2%}"
+    )
+    for line in lines:
+        console.print(line)
+    console.print(f"table       {folder / 'power.csv'}, .json", soft_wrap=True)
+    return 1 if lines else 0
+
+
+def table(found: Sequence[Detection]) -> list[Column]:
+    """One row a variant and level."""
+    return [
+        Column("variant", tuple(f"{d.scenario}/{d.variant}" for d in found), number=False),
+        Column("level", tuple(f"{d.level:g}" for d in found)),
+        *(Column(rule, tuple(f"{d.shares[rule].hits}/{d.shares[rule].n}" for d in found)) for rule in COLUMNS),
+    ]
+
+
+def totals(found: Sequence[Detection]) -> list[Column]:
+    """One row a level, with the interval of the share that any rule notices."""
+    rows = overall(found)
+    return [
+        Column("all variants, level", tuple(f"{level:g}" for level in rows)),
+        *(Column(rule, tuple(percent(shares[rule].share) for shares in rows.values())) for rule in COLUMNS),
+        Column("any, 95 %", tuple(f"[{s[ANY].low:.0%}, {s[ANY].high:.0%}]" for s in rows.values())),
+    ]
