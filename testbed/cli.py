@@ -331,6 +331,7 @@ def _outcomes(grid: list[Any], folder: Path) -> Any:
 
 @app.command()
 def attribution(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Of these scenarios only.")] = None,
     full: Annotated[bool, typer.Option("--full", help="All variants, eight seeds: hours.")] = False,
     results: ResultsDir = "results",
 ) -> int:
@@ -339,7 +340,9 @@ def attribution(
     from testbed.report.progress import Progress
 
     with Progress(Console(stderr=True)) as progress:
-        return print_attribution(Path(results) / "attribution", "full" if full else "small", out(), progress)
+        return print_attribution(
+            Path(results) / "attribution", "full" if full else "small", out(), progress, only=scenarios or ()
+        )
 
 
 @app.command("import-traces")

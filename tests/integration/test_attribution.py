@@ -33,7 +33,7 @@ def test_replay_names_the_broken_layer_and_nobody_when_nothing_is_broken(
     faulty = next(c for c in small if c.level == 1.0)
     cells = [replace(faulty, queries=120)]
     cells += [replace(c, queries=30) for c in small if c.level == 0.0 or trials.CONTROL in c.arms]
-    monkeypatch.setattr(trials, "cells", lambda tier: cells)
+    monkeypatch.setattr(trials, "cells", lambda tier, only: cells)
     monkeypatch.setenv("TESTBED_WORKERS", "1")
     for _ in range(2):  # the second time from what the first kept
         attribution.print_attribution(tmp_path, "small", Console(width=110), lambda what, done, of: None)
