@@ -331,6 +331,7 @@ def _outcomes(grid: list[Any], folder: Path) -> Any:
 
 @app.command()
 def attribution(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Of these scenarios only.")] = None,
     full: Annotated[bool, typer.Option("--full", help="All variants, eight seeds: hours.")] = False,
     results: ResultsDir = "results",
 ) -> int:
@@ -339,7 +340,23 @@ def attribution(
     from testbed.report.progress import Progress
 
     with Progress(Console(stderr=True)) as progress:
-        return print_attribution(Path(results) / "attribution", "full" if full else "small", out(), progress)
+        return print_attribution(
+            Path(results) / "attribution", "full" if full else "small", out(), progress, only=scenarios or ()
+        )
+
+
+@app.command("import-traces")
+def import_traces(
+    files: Annotated[list[Path], typer.Argument(help="OTLP JSON, or one OpenInference span a line.")],
+    corpus: Annotated[str, typer.Option(help="What the service searches: a data set's name or folder.")] = "",
+    qrels: Annotated[str, typer.Option(help="Relevance judgements instead of the corpus's own.")] = "",
+    tenant: Annotated[str, typer.Option(help="The attribute that says who asks, such as user.id.")] = "",
+    as_json: Json = False,
+) -> int:
+    """Spans of a real LlamaIndex or LangChain service: hit rates, suspicious answers, ranking and staleness."""
+    from testbed.report.imported import print_imported
+
+    return print_imported(files, corpus, qrels, tenant, out(), as_json=as_json)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,19 +23,24 @@ from testbed.run.sweep import Sweep
 KINDS = (("one layer", lambda v: len(v["injected"]) < 2), ("two layers", lambda v: len(v["injected"]) != 1))
 
 
-def print_attribution(folder: Path, tier: str, console: Console, progress: Progress) -> int:
+def print_attribution(
+    folder: Path, tier: str, console: Console, progress: Progress, *, only: Sequence[str] = ()
+) -> int:
     """Run what is missing of a tier, print the table, write it beside."""
-    cells = trials.cells(trials.TIERS[tier])
+    cells = trials.cells(trials.TIERS[tier], only)
     workers = sweep.n_workers(len(cells))
     done = Sweep(folder, Summarize(), trials.MEASURE, n_workers=workers).run(cells, progress)
     values = [d.value for d in done]
     rows = measured(values)
-    console.print(f"attribution: {len(values)} runs ({tier} tier)", style="bold")
+    console.print(
+        f"attribution: {len(values)} runs ({tier} tier{', ' + ', '.join(only) if only else ''})", style="bold"
+    )
     console.print(to_table(columns(rows), console.width))
     for name, text in calibration(rows):
         console.print(f"{name:<18} {text}")
     told = {
         "tier": tier,
+        "only": list(only),
         "rows": [{"faults": kind, **asdict(row)} for kind, row in rows],
         "runs": values,
         "packages": manifest.packages(),

@@ -128,9 +128,10 @@ def spread(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     told = [f"first served at {found['first_bad_s']:g} s"]
     seen, clean = found["time_to_detect_s"], found["time_to_clean_s"]
     told.append("never loud enough to be noticed" if seen is None else f"noticeable {seen:g} s later")
-    told.append(f"{found['poisoned'][-1]} entries poisoned, up to {found['blast_radius']} made from one of them")
+    made = found["blast_radius"]
+    told.append(f"{found['poisoned'][-1]} entries poisoned" + (f" (one of them spread to {made})" if made else ""))
     if clean is not None:
-        told.append(f"last served {clean:g} s after the last new one")
+        told.append(f"served until {clean:g} s after the last new one")
     yield "pollution", ", ".join(told)
 
 

@@ -15,6 +15,7 @@ KNOBS = frozenset(
     {
         "NAME",
         "VARIANT",
+        "BLAME",
         "SEED",
         "POLLUTION_LEVEL",
         "STACK",

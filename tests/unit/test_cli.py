@@ -255,3 +255,27 @@ def test_no_colour_where_none_is_wanted(call: Call, monkeypatch: pytest.MonkeyPa
     assert "\x1b[1;31m" in call("show", "tenant-leak")[1]
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[1;31m" not in call("show", "tenant-leak")[1]
+
+
+def test_spans_that_are_not_spans_are_one_line_with_file_and_line(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "spans.jsonl"
+    path.write_text('{"resourceSpans": []}\n{"resource\n')
+    code, out, err = call("import-traces", str(path))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"testbed: {path}:2: not JSON: ") and err.count("\n") == 1
+
+
+def test_imported_spans_are_told_as_json_too(call: Call) -> None:
+    path = Path(__file__).resolve().parents[1] / "fixtures" / "spans" / "service.jsonl"
+    code, out, _ = call("import-traces", str(path), "--json")
+    told = json.loads(out)
+    assert (code, told["requests"], told["mrr"]) == (0, 7, None)
+    assert [s["kind"] for s in told["suspicions"]] == ["shared", "old"]
+    code, out, _ = call("import-traces", str(path), "--tenant", "metadata-that-is-not-there")
+    assert "7 requests of 0 tenants" in out and "shared" not in out
+
+
+@pytest.mark.parametrize("command", ["shrink", "repro"])
+def test_a_run_that_is_not_there_cannot_be_shrunk(call: Call, command: str) -> None:
+    code, out, err = call(command, "nothing")
+    assert (code, out) == (2, "") and "names no whole run" in err
