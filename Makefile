@@ -12,6 +12,7 @@ B ?=
 ACROSS ?=
 FORMAT ?= text
 export NAME A B ACROSS FORMAT
+export EXACT MUST_SEE ACCEPT JUNIT SUMMARY ANNOTATIONS BENCH TIMINGS BENCH_BASELINE BASELINES_DIR
 export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BACKEND REDIS_URL CHROMA_URL RESULTS_DIR SCENARIOS_DIR
 
 # -- environment ------------------------------------------------------------------------------------------------------
@@ -29,7 +30,7 @@ TESTBED := $(PY) -m testbed
 PYTEST := $(PY) -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show doctor claims up down ps logs test check e2e promises bench install dev clean
+.PHONY: help scenario list compare baseline gate show doctor claims up down ps logs test check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -41,7 +42,9 @@ help: ## This list.
 	@echo
 	@echo "knobs of scenario: NAME VARIANT SEED POLLUTION_LEVEL=low|medium|high|0..1 STACK STORE DATASET QUERIES"
 	@echo "                   BACKEND REDIS_URL CHROMA_URL RESULTS_DIR   (a wrong value says what is allowed)"
-	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|json"
+	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|latex|json"
+	@echo "knobs of baseline: those of scenario, and ACCEPT='why a worse run is recorded' MUST_SEE=0.10"
+	@echo "knobs of gate:     NAME='a b' EXACT=1 MUST_SEE=0.10 JUNIT=file SUMMARY=file ANNOTATIONS=1 BENCH=folder"
 	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index TORCH_INDEX="
 
 scenario: $(STAMP) ## Play a scenario: NAME=, and the knobs below.
@@ -50,8 +53,14 @@ scenario: $(STAMP) ## Play a scenario: NAME=, and the knobs below.
 list: $(STAMP) ## The scenarios and their variants.
 	@$(TESTBED) list
 
-compare: $(STAMP) ## Two recorded runs side by side: A=, B= (folder, scenario or digest).
+compare: $(STAMP) ## Recorded runs side by side: A=, B= (folder, scenario or digest, @arm).
 	@$(TESTBED) compare "$$A" "$$B" --format "$$FORMAT" $(if $(ACROSS),--across "$$ACROSS")
+
+baseline: $(STAMP) ## Make a run what the gate holds later ones to: NAME=.
+	@$(TESTBED) baseline "$$NAME"
+
+gate: $(STAMP) ## Is anything worse than its baseline? NAME= for some only.
+	@$(TESTBED) gate $$NAME
 
 show: $(STAMP) ## A recorded run again: NAME= (folder, scenario or digest).
 	@$(TESTBED) show "$$NAME"

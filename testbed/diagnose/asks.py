@@ -48,7 +48,9 @@ class Asks:
         self._rows: dict[str, list[Mapping[str, float]]] = {}
         for row in reader.scores():
             self._rows.setdefault(row["arm"], []).append(row)
+        # By digest of the trace.
         self._histories: dict[str, History] = {}
+        self._valid_hits: dict[str, dict[str, Floats]] = {}
 
     def scores(self, arm: str) -> dict[str, Floats]:
         """Every metric that scored an ask of the arm."""
@@ -64,7 +66,12 @@ class Asks:
 
     def valid_hits(self, arm: str) -> dict[str, Floats]:
         """By metric: the share of an ask's lookups in a layer that were valid hits; NaN where it made none."""
-        history = self.history(arm)
+        digest = self.reader.manifest["arm_digests"][arm]
+        if digest not in self._valid_hits:
+            self._valid_hits[digest] = self._count(self.history(arm))
+        return self._valid_hits[digest]
+
+    def _count(self, history: History) -> dict[str, Floats]:
         place = {op: number for number, op in enumerate(history.asks)}
         counts: dict[str, Floats] = {}
         for served in serve(history).lookups:
@@ -74,9 +81,11 @@ class Asks:
             return {valid_hit_rate(layer): count[0] / count[1] for layer, count in sorted(counts.items())}
 
     def history(self, arm: str) -> History:
-        if arm not in self._histories:
-            self._histories[arm] = History(self.reader.evidence(arm))
-        return self._histories[arm]
+        """The history of an arm; arms with the same trace share it."""
+        digest = self.reader.manifest["arm_digests"][arm]
+        if digest not in self._histories:
+            self._histories[digest] = History(self.reader.evidence(arm))
+        return self._histories[digest]
 
     def labels(self, arm: str) -> list[tuple[object, ...]]:
         """What was asked, to tell whether two arms can be paired."""

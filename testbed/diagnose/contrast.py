@@ -87,13 +87,21 @@ def contrasts(runs: Sequence[Mapping[Name, Pair]], *, seed: int, name: str) -> l
     deltas = [np.stack([run[n].b - run[n].a for n in names]) for run in runs]
     everything = np.concatenate(deltas, axis=1)
     observed = np.array([_mean(row) for row in everything])
-    means = significance.pooled_means(deltas, seed=seed, name=name, resamples=RESAMPLES)
-    n_asks = everything.shape[1]
+    # Where no ask differs there is no doubt either, and nothing to resample.
+    moves = np.array([bool((np.abs(row[~np.isnan(row)]) > SAME).any()) for row in everything])
+    means = np.zeros((RESAMPLES, len(names)))
+    p_values = np.where(np.isnan(observed), nan, 1.0)
     block = significance.long_block(min(run.shape[1] for run in deltas))
-    wider = significance.widened(n_asks, block)
-    p_values = significance.largest_of_all_p(observed, means, wider)
+    wider = significance.widened(everything.shape[1], block)
+    if moves.any():
+        means[:, moves] = significance.pooled_means(
+            [run[moves] for run in deltas], seed=seed, name=name, resamples=RESAMPLES
+        )
+        p_values[moves] = significance.largest_of_all_p(observed[moves], means[:, moves], wider)
     return [
-        _contrast(n, [run[n] for run in runs], row, float(observed[i]), means[:, i], wider)._replace(p=float(p_values[i]))
+        _contrast(n, [run[n] for run in runs], row, float(observed[i]), means[:, i], wider)._replace(
+            p=float(p_values[i])
+        )
         for i, (n, row) in enumerate(zip(names, everything, strict=True))
     ]
 
@@ -103,7 +111,7 @@ def over_scenarios(found: Mapping[str, Sequence[Contrast]]) -> dict[str, list[Co
 
     A scenario in which nothing differs is a test too: it was looked at.
     """
-    least = {name: min((c.p for c in rows if not isnan(c.p)), default=nan) for name, rows in found.items()}
+    least = {name: min((c.p for c in rows if not isnan(c.p)), default=1.0) for name, rows in found.items()}
     adjusted = dict(zip(least, significance.holm(list(least.values())), strict=True))
     return {
         name: [c._replace(p_holm=_scaled(c.p, least[name], adjusted[name])) for c in rows]
@@ -116,9 +124,7 @@ def _scaled(p: float, least: float, adjusted: float) -> float:
     return nan if isnan(p) else max(adjusted, min(1.0, p * adjusted / least))
 
 
-def _contrast(
-    name: Name, pairs: Sequence[Pair], deltas: Floats, mean: float, means: Floats, wider: float
-) -> Contrast:
+def _contrast(name: Name, pairs: Sequence[Pair], deltas: Floats, mean: float, means: Floats, wider: float) -> Contrast:
     known = deltas[~np.isnan(deltas)]
     a, b = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
     better = -known if is_lower_better(name.metric) else known

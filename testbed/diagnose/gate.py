@@ -13,6 +13,7 @@ power         enough questions to see a drop worth seeing
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,10 +24,10 @@ from typing import Any, Literal
 import numpy as np
 
 from testbed.core.history import Ask
-from testbed.diagnose.asks import Asks, layer_of, scored
+from testbed.core.scenario import Expect
+from testbed.diagnose.asks import SCORES, Asks, layer_of, scored
 from testbed.diagnose.contrast import SAME, Contrast, Name, Pair, contrasts, is_lower_better, over_scenarios
 from testbed.diagnose.expectations import check_expect
-from testbed.core.scenario import Expect
 from testbed.record import baseline
 from testbed.record.baseline import ArmRecord, Cell
 from testbed.record.compare import AXES
@@ -75,6 +76,7 @@ class Finding:
 class Judged:
     """One cell of a baseline and what was found when it was played again.
 
+    ``pairs`` are then and now of every metric, ``stands`` the arm of the run that stands for each arm of the baseline.
     ``same_trace`` is True when every arm's trace is the baseline's, event for event. ``code`` is the exit code of an
     error that kept the run from being played. ``sees`` is the smallest drop that would have been seen.
     """
@@ -88,6 +90,7 @@ class Judged:
     sees: float = nan
     pairs: Mapping[Name, Pair] = field(default_factory=dict)
     asks: Asks | None = None
+    stands: Mapping[str, str] = field(default_factory=dict)
     code: int = 0
 
     @property
@@ -219,7 +222,8 @@ def stale(scenario: str, cell: Cell, described: Mapping[str, Any], across: Colle
     command = baseline.refresh(scenario, cell)
     found = []
     if changed:
-        text = f"stale baseline: changed since it was recorded: {', '.join(changed)}; look at what changed, then: {command}"
+        what = ", ".join(changed)
+        text = f"stale baseline: changed since it was recorded: {what}; look at what changed, then: {command}"
         found.append(Finding("comparable", "unknown", "", text))
     allowed = {name for axis in across for name in AXES[axis]}
     for name in ("stack", "store", "queries"):
@@ -227,10 +231,13 @@ def stale(scenario: str, cell: Cell, described: Mapping[str, Any], across: Colle
         if then == is_now or f"settings.{name}" in allowed:
             continue
         if name == "queries" and is_now < then:
-            text = f"too few queries: QUERIES={is_now} cannot be compared with the {then} of the baseline; unset QUERIES"
+            text = (
+                f"too few queries: QUERIES={is_now} cannot be compared with the {then} of the baseline; unset QUERIES"
+            )
             found.append(Finding("power", "unknown", "", text))
         else:
-            text = f"{name.upper()}={is_now} is not the baseline's {name.upper()}={then}; unset {name.upper()}, or: {command}"
+            knob = name.upper()
+            text = f"{knob}={is_now} is not the baseline's {knob}={then}; unset {knob}, or: {command}"
             found.append(Finding("comparable", "unknown", "", text))
     return found
 
@@ -290,6 +297,7 @@ def judge(
         sees=sees,
         pairs=pairs,
         asks=asks,
+        stands=stands,
     )
 
 
@@ -308,8 +316,6 @@ def _same_twice(reader: RunReader, twin: Mapping[str, Path]) -> list[Finding]:
 
 def first_difference(a: bytes, b: bytes) -> tuple[str, str] | None:
     """Layer and words of the first event in which two traces differ; None when they are the same."""
-    import json
-
     if a == b:
         return None
     left, right = a.splitlines(), b.splitlines()
@@ -321,9 +327,7 @@ def first_difference(a: bytes, b: bytes) -> tuple[str, str] | None:
     return str(event.get("layer", "")), f"op {event.get('op')} ({told[0]} {same})"
 
 
-def _exactly(
-    cell: Cell, asks: Asks, stands: Mapping[str, str], moved: Sequence[str], exact: bool
-) -> list[Finding]:
+def _exactly(cell: Cell, asks: Asks, stands: Mapping[str, str], moved: Sequence[str], exact: bool) -> list[Finding]:
     """What can be said without any statistics, of a stack that says of itself that it is deterministic."""
     if not cell.deterministic:
         return []
@@ -332,7 +336,8 @@ def _exactly(
         if arm in moved or not cell.arms[arm].series:
             continue
         then = {metric: baseline.packed(values) for metric, values in cell.series(arm).items()}
-        other = sorted(m for m, v in asks.gated(now).items() if then.get(m) != baseline.packed(list(v)))
+        scores = {m: v for m, v in asks.scores(now).items() if m in SCORES}
+        other = sorted(m for m, v in scores.items() if then.get(m) != baseline.packed(list(v)))
         if other:
             text = f"the trace is the same but {', '.join(other)} is not: a metric changed without a new version"
             found.append(Finding("determinism", "failed", arm, text, metric=other[0]))
@@ -512,7 +517,7 @@ def _where(members: Sequence[Judged], row: Contrast) -> tuple[str, str]:
     for judged in members:
         assert judged.asks is not None
         pair = judged.pairs[row.name]
-        history = judged.asks.history(_now(judged, row.name.arm))
+        history = judged.asks.history(judged.stands[row.name.arm])
         for place, ask in enumerate(history.asks.values()):
             if sign * (pair.b[place] - pair.a[place]) > SAME:
                 served[ask.via] = served.get(ask.via, 0) + 1
@@ -520,11 +525,6 @@ def _where(members: Sequence[Judged], row: Contrast) -> tuple[str, str]:
                 witness = witness or _story(ask, row.name.metric, pair, place, texts, judged.cell.seed)
     worst = max(sorted(served), key=lambda layer: served[layer], default="")
     return layer_of(row.name.metric) or ("index" if worst == "none" else worst), witness
-
-
-def _now(judged: Judged, arm: str) -> str:
-    assert judged.asks is not None
-    return arm if arm in judged.asks.reader.arms else "clean"
 
 
 def _story(ask: Ask, metric: str, pair: Pair, place: int, texts: Mapping[str, str], seed: int) -> str:

@@ -5,7 +5,7 @@
         cells                       one a variant, seed and way of running it
             variant seed level queries stack store dataset      how to play it again
             deterministic           whether the stack says of itself that the same seed gives the same trace
-            made_from               digests of the scenario's file, the data, the questions and the truth; metric versions
+            made_from               digests of the scenario's file, data, questions and truth; metric versions
             digest                  of the run
             accepted                why it was recorded although something had got worse, in the words of who did
             promise                 what the scenario promised and did not keep ([] when it kept all of it)
@@ -34,6 +34,7 @@ UNIT = 60
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy"
 _UNSCORED = "."
 _SAME_AS = "="
+_TIMES = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +100,15 @@ class Baseline:
 
 
 def packed(values: Sequence[float]) -> str:
-    """One character a value in [0, 1], rounded to sixtieths; NaN is ``.``."""
-    return "".join(_UNSCORED if math.isnan(v) else _DIGITS[round(min(max(v, 0.0), 1.0) * UNIT)] for v in values)
+    """One character a value in [0, 1], rounded to sixtieths; NaN is ``.``; ``0*400`` is four hundred times the same."""
+    text = "".join(_UNSCORED if math.isnan(v) else _DIGITS[round(min(max(v, 0.0), 1.0) * UNIT)] for v in values)
+    return f"{text[0]}{_TIMES}{len(text)}" if len(text) > 1 and len(set(text)) == 1 else text
 
 
 def unpacked(text: str) -> list[float]:
-    return [math.nan if character == _UNSCORED else _DIGITS.index(character) / UNIT for character in text]
+    character, times, count = text.partition(_TIMES)
+    every = character * int(count) if times else text
+    return [math.nan if c == _UNSCORED else _DIGITS.index(c) / UNIT for c in every]
 
 
 def shared(series: Mapping[str, str], clean: Mapping[str, str]) -> dict[str, str]:
