@@ -167,10 +167,10 @@ def _group_text(group: Group, console: Console) -> None:
     if all(f.same_digest for f in group.found):
         console.print("the digests are equal: the runs are the same, event for event")
     console.print()
-    console.print(to_table(wide(group), console.width))
+    if len({row.name.arm for row in group.rows}) > 1 or not group.paired:
+        console.print(to_table(wide(group), console.width))
     rows = [row for row in group.rows if differs(row)]
     if rows and group.paired:
-        console.print()
         console.print(to_table(detail(Compared((group,), (), ()), rows), console.width))
     for note in NOTES if group.paired else (UNPAIRED,):
         console.print(note, style="dim")
