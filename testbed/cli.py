@@ -34,7 +34,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 ResultsDir = Annotated[str, typer.Option("--results", envvar="RESULTS_DIR", help="Folder of results folders.")]
 BaselinesDir = Annotated[str, typer.Option("--baselines", envvar="BASELINES_DIR", help="Folder of the baselines.")]
 MustSee = Annotated[
-    str, typer.Option("--must-see", envvar="MUST_SEE", help="A drop of this size must be visible; 0.10 by default.")
+    str, typer.Option("--must-see", envvar="MUST_SEE", help="A drop of this size must be visible; 0.20 by default.")
 ]
 
 

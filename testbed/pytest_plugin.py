@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rag-baselines", default="results/baselines", metavar="DIR", help="folder of the baselines (%(default)s)"
     )
     group.addoption(
-        "--rag-must-see", type=float, default=0.10, metavar="DROP", help="drop that must be visible (%(default)s)"
+        "--rag-must-see", type=float, default=0.20, metavar="DROP", help="drop that must be visible (%(default)s)"
     )
 
 

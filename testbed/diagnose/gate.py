@@ -49,7 +49,7 @@ RULES: tuple[Rule, ...] = (
 
 TOLERANCE, NO_TOLERANCE = 0.02, 0.0
 NEVER_WORSE = ("leak rate", "stale rate")
-MUST_SEE = 0.10  # a drop of this size must be visible with 80 % power, or the gate says that it could not tell
+MUST_SEE = 0.20  # a drop of this size must be visible with 80 % power, or the gate says that it could not tell
 FEWEST_SCORED = 100
 LOST_COVERAGE = 0.10  # share of the scored asks that may become unscored
 PASSED, REGRESSED, FAILED, COULD_NOT_TELL = 0, 1, 3, 4

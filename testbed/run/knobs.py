@@ -35,7 +35,7 @@ def queries_of(word: str) -> int:
     return int(word)
 
 
-def share_of(knob: str, word: str, usual: float = 0.10) -> float:
+def share_of(knob: str, word: str, usual: float = 0.20) -> float:
     """A number above 0 and up to 1; ``usual`` where none is given."""
     try:
         share = float(word) if word.strip() else usual
