@@ -181,10 +181,23 @@ def probed(stack: Any, recorder: Recorder) -> Iterator[None]:
             stack.index = index
 
 
+BUILT_IN = {"reference": "testbed.stacks.reference:build", "llama-index": "testbed.stacks.llama_index:build"}
+
+
+def is_deterministic(stack: str) -> bool:
+    """Whether a stack says that the same seed gives the same trace: the built-in ones do.
+
+    A stack of the user's own does by ``DETERMINISTIC = True`` in the module of its build function.
+    """
+    if stack in BUILT_IN:
+        return True
+    builder(stack)  # says what is wrong with a stack that cannot be imported
+    return getattr(importlib.import_module(stack.partition(":")[0]), "DETERMINISTIC", False) is True
+
+
 def builder(stack: str) -> Callable[[Parts], Stack]:
     """The ``build`` function of a stack: a built-in one by name, or ``package.module:function``."""
-    known = {"reference": "testbed.stacks.reference:build", "llama-index": "testbed.stacks.llama_index:build"}
-    module_name, _, function = known.get(stack, stack).partition(":")
+    module_name, _, function = BUILT_IN.get(stack, stack).partition(":")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
