@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from testbed.core.errors import unknown
-from testbed.core.ports import Change, Workload
+from testbed.core.ports import Change, Corpus, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class Expect:
 class Variant:
     """One way in which the scenario's fault shows: its faults, its workload, its fixes, what is expected of it.
 
-    ``encoder`` is in force at the start; ``expands_questions`` is False for a service without query rewriting.
+    ``encoder`` is in force at the start ("": the stack has none); ``expands_questions`` is False for a service without
+    query rewriting.
     """
 
     name: str
@@ -44,13 +45,20 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A named pollution. ``variants[0]`` is what runs when none is asked for."""
+    """A named pollution. ``variants[0]`` is what runs when none is asked for.
+
+    A scenario about another kind of service brings its own: ``stack`` (``package.module:build``) with the ``layers``
+    that can be bypassed there, and ``corpus``, which makes the data set called ``dataset``.
+    """
 
     name: str
     summary: str
     dataset: str
     variants: tuple[Variant, ...]
     shows_versions: bool = False
+    stack: str = ""
+    layers: tuple[str, ...] = ()
+    corpus: Callable[[], Corpus] | None = None
 
     def variant(self, name: str) -> Variant | None:
         return next((v for v in self.variants if v.name == name), None)
