@@ -62,6 +62,8 @@ class ArmRunner:
     def embed_ahead(self) -> None:
         """Embed what the arms will ask for, in long lists: they use every core, single questions one."""
         plan = self._plan
+        if not plan.variant.encoder:
+            return
         docs = [
             d.text
             for op in plan.ops
@@ -96,6 +98,7 @@ class ArmRunner:
             new_index=new_index,
             glossary=self._plan.corpus.glossary if variant.expands_questions else {},
             traced=traced,
+            learn=self._names.learn,
         )
 
     def _replay(self, arm: Arm, stack: Stack, ctx: RunContext, clock: LogicalClock, recorder: Recorder) -> None:

@@ -49,6 +49,7 @@ def run_scenario(settings: Settings, judge: Judge, progress: Progress = lambda w
     HarnessError : any of them; a half-written folder stays behind and says so in its manifest.
     """
     plan = planning.make(settings, LAYERS)
+    settings = plan.settings
     builder(settings.stack)  # an unknown stack is told before anything starts
     with ExitStack() as open_now:
         service = open_now.enter_context(services.connect(settings.redis_url or None))
