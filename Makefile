@@ -15,12 +15,16 @@ SEEDS ?= 1-5
 LEVELS ?= high
 VARIANTS ?= first
 export NAME A B ACROSS FORMAT
-export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BACKEND REDIS_URL CHROMA_URL RESULTS_DIR SCENARIOS_DIR
+export EXACT MUST_SEE ACCEPT JUNIT SUMMARY ANNOTATIONS BENCH TIMINGS BENCH_BASELINE BASELINES_DIR
+export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BLAME BACKEND REDIS_URL CHROMA_URL RESULTS_DIR
+export SCENARIOS_DIR
 
 # -- environment ------------------------------------------------------------------------------------------------------
 VENV ?= .venv
 EXTRAS ?= models,chroma,llama-index
 DEV_EXTRAS ?= $(EXTRAS),report,docker,dev
+# The pins. constraints-lowest.txt has the lowest versions that are supported, for EXTRAS=models.
+CONSTRAINTS ?= constraints.txt
 # Where pip finds a CPU build of torch. Empty: the default index, which on Linux serves a CUDA build of several GB.
 TORCH_INDEX ?=
 PYTHON ?=
@@ -32,9 +36,12 @@ TESTBED := $(PY) -m testbed
 PYTEST := $(PY) -m pytest
 # Tests of one file share what is costly to make, so a file stays in one process.
 PARALLEL ?= --numprocesses auto --dist loadfile
+# Which docker tests: "docker and proof" are those that CI runs.
+DOCKER_TESTS ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show doctor claims sweep matrix power mutants up down ps logs test check e2e promises bench install dev clean
+.PHONY: help scenario list compare show report baseline gate doctor claims sweep matrix power attribution mutants \
+    up down ps logs test test-docker check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -42,12 +49,14 @@ SHELL := /bin/sh
 help: ## This list.
 	@echo "make scenario NAME=tenant-leak SEED=42"
 	@echo
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "knobs of scenario: NAME VARIANT SEED POLLUTION_LEVEL=low|medium|high|0..1 STACK STORE DATASET QUERIES"
 	@echo "                   BACKEND REDIS_URL CHROMA_URL RESULTS_DIR   (a wrong value says what is allowed)"
-	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|json"
-	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index TORCH_INDEX="
+	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|latex|json|html"
+	@echo "knobs of baseline: those of scenario, and ACCEPT='why a worse run is recorded' MUST_SEE=0.20"
+	@echo "knobs of gate:     NAME='a b' EXACT=1 MUST_SEE=0.20 JUNIT=file SUMMARY=file ANNOTATIONS=1 BENCH=folder"
+	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index TORCH_INDEX= CONSTRAINTS="
 
 scenario: $(STAMP) ## Play a scenario: NAME=, and the knobs below.
 	@$(TESTBED) run "$$NAME"
@@ -55,11 +64,20 @@ scenario: $(STAMP) ## Play a scenario: NAME=, and the knobs below.
 list: $(STAMP) ## The scenarios and their variants.
 	@$(TESTBED) list
 
-compare: $(STAMP) ## Two recorded runs side by side: A=, B= (folder, scenario or digest).
+compare: $(STAMP) ## Recorded runs side by side: A=, B= (folder, scenario or digest, @arm).
 	@$(TESTBED) compare "$$A" "$$B" --format "$$FORMAT" $(if $(ACROSS),--across "$$ACROSS")
+
+baseline: $(STAMP) ## Make a run what the gate holds later ones to: NAME=.
+	@$(TESTBED) baseline "$$NAME"
+
+gate: $(STAMP) ## Is anything worse than its baseline? NAME= for some only.
+	@$(TESTBED) gate $$NAME
 
 show: $(STAMP) ## A recorded run again: NAME= (folder, scenario or digest).
 	@$(TESTBED) show "$$NAME"
+
+report: $(STAMP) ## A page of a recorded run, NAME= (as show); without NAME an index of all runs.
+	@$(TESTBED) report $(if $(NAME),"$$NAME",--index)
 
 doctor: $(STAMP) ## What is installed, missing, and which extra brings it.
 	@$(TESTBED) doctor
@@ -79,6 +97,9 @@ power: $(STAMP) ## How much pollution each rule notices, and false alarms in 300
 claims: $(STAMP) ## Published claims about RAG caches, measured here.
 	@$(TESTBED) claims
 
+attribution: $(STAMP) ## How often blame by replay, and the published heatmap, name the broken layer.
+	@$(TESTBED) attribution
+
 up: $(STAMP) ## Start the Docker Compose sandbox (BACKEND=compose uses it).
 	@$(PY) -m testbed.stacks.containers up
 
@@ -91,8 +112,11 @@ ps: ## The sandbox's containers.
 logs: ## Their last log lines.
 	@docker compose logs --tail=50
 
-test: $(DEV_STAMP) ## All tests but whole runs: seconds to minutes.
-	@$(PYTEST) $(PARALLEL) --benchmark-disable -m "not e2e"
+test: $(DEV_STAMP) ## All tests but whole runs and Docker: seconds to minutes.
+	@$(PYTEST) $(PARALLEL) --benchmark-disable -m "not e2e and not docker"
+
+test-docker: $(DEV_STAMP) ## Tests on a real Docker engine, in a sandbox of their own.
+	@$(PYTEST) tests/integration/docker -m "$(DOCKER_TESTS)"
 
 e2e: $(DEV_STAMP) ## Whole runs through the command line, killed ones too.
 	@$(PYTEST) $(PARALLEL) -m e2e
@@ -118,10 +142,10 @@ clean: ## Remove the virtual environment and caches; results stay.
 # -- installation -----------------------------------------------------------------------------------------------------
 # A stamp is written last, so an installation that failed or was interrupted is done again, and so is one with other
 # extras or other pins.
-$(STAMP): pyproject.toml constraints.txt .ci/install
-	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" sh .ci/install "$(VENV)" "$(EXTRAS)"
+$(STAMP): pyproject.toml $(CONSTRAINTS) .ci/install
+	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" CONSTRAINTS="$(CONSTRAINTS)" sh .ci/install "$(VENV)" "$(EXTRAS)"
 	@touch "$@"
 
-$(DEV_STAMP): pyproject.toml constraints.txt .ci/install
-	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" sh .ci/install "$(VENV)" "$(DEV_EXTRAS)"
+$(DEV_STAMP): pyproject.toml $(CONSTRAINTS) .ci/install
+	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" CONSTRAINTS="$(CONSTRAINTS)" sh .ci/install "$(VENV)" "$(DEV_EXTRAS)"
 	@touch "$@" "$(STAMP)"

@@ -4,10 +4,10 @@ from testbed.core.scenario import Expect, Scenario, Variant
 from testbed.faults.identity import PathAsIdentity
 from testbed.faults.keys import KeyPartDropped
 from testbed.fixes.guard import RevisionCheck, VerifyOnRead
-from testbed.fixes.invalidate import EventInvalidation
 from testbed.fixes.keys import TypedTenantKey
 from testbed.fixes.partition import HardPartition
 from testbed.fixes.repair import ReadRepair
+from testbed.fixes.together import Together
 from testbed.workloads.stream import Stream
 
 SCENARIO = Scenario(
@@ -39,9 +39,15 @@ SCENARIO = Scenario(
             name="answer-and-text",
             summary="the answer cache keeps old answers, and the text layer old texts to answer from",
             faults=(KeyPartDropped("answer", "epoch"), PathAsIdentity()),
-            fixes=(RevisionCheck(), EventInvalidation(), ReadRepair()),
+            fixes=(RevisionCheck(), ReadRepair(), Together((RevisionCheck(), ReadRepair()))),
             workload=Stream(edits=("value",), about=("value",)),
-            expect=Expect("true", 0.10, "answer+text", (), ("freshness", "dict-with-losses", "lineage")),
+            expect=Expect(
+                "true",
+                0.10,
+                "answer+text",
+                ("revision-check-with-read-repair",),
+                ("freshness", "dict-with-losses", "lineage"),
+            ),
         ),
     ),
 )

@@ -20,7 +20,7 @@ SCENARIO = Scenario(
             encoder="minilm-instructed",
             expect=Expect(
                 "MRR@5",
-                0.02,
+                0.01,
                 "embedding",
                 ("role-in-key",),
                 ("dict-with-losses", "lineage"),

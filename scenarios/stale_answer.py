@@ -47,7 +47,7 @@ SCENARIO = Scenario(
         stale(
             "ttl-only",
             "answers expire after two minutes and for no other reason",
-            (WITHOUT_EPOCH, TtlOnly(120)),
+            (TtlOnly(120), WITHOUT_EPOCH),
             0.05,
             ("F6-03",),
         ),

@@ -35,7 +35,7 @@ SCENARIO = Scenario(
             faults=(RecordsBelieved(),),
             fixes=(ReconcileSweep(), WriteCheck()),
             workload=Stream(upgrade="minilm", upgrade_at=0.2),
-            expect=Expect("MRR@5", 0.10, "index", ("reconcile-sweep",), ("lineage",)),
+            expect=Expect("MRR@5", 0.05, "index", ("reconcile-sweep",), ("lineage",)),
             anomalies=("F7-01",),
         ),
         Variant(

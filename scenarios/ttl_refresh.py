@@ -19,7 +19,7 @@ def ageing(name: str, summary: str, fault: Change, anomaly: str) -> Variant:
     return Variant(
         name=name,
         summary=summary,
-        faults=(KeyPartDropped("answer", "epoch"), fault),
+        faults=(fault, KeyPartDropped("answer", "epoch")),
         fixes=FIXES,
         workload=STREAM,
         expect=Expect(

@@ -1,8 +1,6 @@
 """Which versions of the neighbours install and run, on which Python: measured, one fresh environment a cell.
 
     python scripts/version_matrix.py --pythons python3.11,python3.12,python3.13 --out docs/versions.md
-    python scripts/version_matrix.py --set lowest --pythons python3.11      # the smallest scenario on our own floors
-    python scripts/version_matrix.py --set highest --pythons python3.13     # and on constraints.txt
 
 A cell installs one pin with pip and runs a few lines that use it for what the testbed needs of it. What fails is shown
 with the last line of the reason. Cells are kept in --cache (JSON), so a run that was interrupted goes on.
@@ -18,7 +16,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,53 +208,14 @@ def table(measured_rows: Sequence[tuple[Pin, dict[str, Cell]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-# -- our own floors and ceilings ---------------------------------------------------------------------------------------
-
-
-def floors(pyproject: Path, extras: Sequence[str]) -> list[str]:
-    """Every declared ``name>=version`` as ``name==version``."""
-    project = tomllib.loads(pyproject.read_text())["project"]
-    declared = [*project["dependencies"], *(r for e in extras for r in project["optional-dependencies"][e])]
-    found = (re.match(r"([\w.-]+)(?:\[[^\]]*\])?>=([\w.]+)", r) for r in declared)
-    return sorted({f"{m[1]}=={m[2]}" for m in found if m})
-
-
-def supported(python: str, which: str, keep: Sequence[str]) -> int:
-    """The smallest scenario on the lowest or the highest supported set; its exit code.
-
-    Parameters
-    ----------
-    keep : names that are left to constraints.txt even in the lowest set (torch, where only one build is at hand)
-    """
-    pins = (ROOT / "constraints.txt").read_text().splitlines()
-    if which == "lowest":
-        low = [f for f in floors(ROOT / "pyproject.toml", ["models"]) if f.partition("==")[0] not in keep]
-        names = {f.partition("==")[0].lower() for f in low}
-        # beside the floors nothing is pinned but what is kept: the rest must follow the floors
-        pins = [*low, *(p for p in pins if p.partition("==")[0] in keep and p.partition("==")[0].lower() not in names)]
-    with environment(python) as program, tempfile.TemporaryDirectory() as folder:
-        constraints = Path(folder) / "constraints.txt"
-        constraints.write_text("\n".join(pins) + "\n")
-        words = [program, "-m", "pip", "install", "--quiet", "--prefer-binary", "-c", str(constraints)]
-        done = subprocess.run([*words, "-e", f"{ROOT}[models]"], timeout=INSTALL_S)
-        if done.returncode:
-            return done.returncode
-        words = [program, "-m", "testbed", "run", "tenant-leak", "--seed", "42", "--queries", "40", "--results", folder]
-        return subprocess.run(words, cwd=ROOT, timeout=INSTALL_S).returncode
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pythons", default=sys.executable, help="comma-separated programs")
     parser.add_argument("--out", type=Path, help="Markdown file whose table is replaced")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "version-matrix.json")
     parser.add_argument("--known-only", action="store_true", help="write what the cache holds, measure nothing")
-    parser.add_argument("--set", choices=("lowest", "highest"), default="", help="run the smallest scenario instead")
-    parser.add_argument("--keep", default="", help="with --set lowest: comma-separated names left to constraints.txt")
     args = parser.parse_args()
     pythons = args.pythons.split(",")
-    if args.set:
-        return max(supported(p, args.set, [k for k in args.keep.split(",") if k]) for p in pythons)
     text = table(list(rows(pythons, args.cache, known_only=args.known_only)))
     if args.out:
         before, _, rest = args.out.read_text().partition("<!-- measured -->\n")

@@ -181,7 +181,7 @@ class History:
     @property
     def searches_index(self) -> bool:
         """Whether searches went over the index whose writes were recorded: not where the index was bypassed."""
-        return self.evidence.arm.partition("-without:")[2] != "index"
+        return "index" not in self.evidence.arm.partition("-without:")[2].split("+")
 
     @cached_property
     def subjects(self) -> Mapping[tuple[str, str], str]:

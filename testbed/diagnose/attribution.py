@@ -76,14 +76,14 @@ def suspects_of_blame(blames: Iterable[Blame]) -> tuple[Suspect, ...]:
     return tuple(Suspect(b.layer, min(1.0, max(0.0, b.low))) for b in ranked)
 
 
-def suspects_of_shares(shares: Iterable[tuple[str, float]]) -> tuple[Suspect, ...]:
-    """Layers by their Shapley share of the whole change, which is the confidence; small shares are left out."""
+def suspects_of_shares(shares: Iterable[tuple[str, float]], *, least: float = NAMED_SHARE) -> tuple[Suspect, ...]:
+    """Layers by their Shapley share of the whole change: the confidence. Shares below ``least`` are left out."""
     found = list(shares)
     total = sum(share for _, share in found)
     if total <= 0:
         return ()
     ranked = sorted(((layer, share / total) for layer, share in found), key=lambda s: -s[1])
-    return tuple(Suspect(layer, min(1.0, part)) for layer, part in ranked if part >= NAMED_SHARE)
+    return tuple(Suspect(layer, min(1.0, part)) for layer, part in ranked if part >= least)
 
 
 def suspects_of_matches(matches: Iterable[Match]) -> tuple[Suspect, ...]:

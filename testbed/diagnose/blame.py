@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import combinations
 from math import factorial, isnan, nan
 from typing import NamedTuple
 
 import numpy as np
 
+from testbed.core import coalitions
 from testbed.core.errors import InvalidInput
-from testbed.core.seeds import stream
 from testbed.diagnose.significance import Floats, resampled_means
 
 # A share of a drop this small (in units of the metric) is noise over noise.
@@ -88,17 +87,34 @@ def shapley(values: Mapping[frozenset[str], float], layers: Iterable[str]) -> di
     Shapley, "A value for n-person games", 1953.
     """
     names = _distinct(layers)
-    for subset in _subsets(names):
+    for subset in coalitions.subsets(names):
         if isnan(values.get(subset, nan)):
             raise InvalidInput(f"no score for the stack without {sorted(subset)}; shapley needs all 2^{len(names)}")
     out = {}
     for layer in names:
         others = [name for name in names if name != layer]
         total = 0.0
-        for subset in _subsets(others):
+        for subset in coalitions.subsets(others):
             weight = factorial(len(subset)) * factorial(len(others) - len(subset)) / factorial(len(names))
             total += weight * (values[subset | {layer}] - values[subset])
         out[layer] = total
+    return out
+
+
+def shapley_by_ask(series: Mapping[frozenset[str], Floats], layers: Iterable[str]) -> dict[str, Floats]:
+    """Each layer's share of what bypassing all of them changes for each ask: (n_asks,), NaN where an arm is unscored.
+
+    Shares add up as scores do, so the mean over some asks (a window, a tenant, a run) is the share over these.
+    """
+    names = _distinct(layers)
+    for subset in coalitions.subsets(names):
+        if subset not in series:
+            raise InvalidInput(f"no arm without {sorted(subset)}; shapley needs all 2^{len(names)}")
+    out: dict[str, Floats] = {name: np.zeros(len(series[frozenset()])) for name in names}
+    for name, total in out.items():
+        for subset in coalitions.subsets([other for other in names if other != name]):
+            weight = factorial(len(subset)) * factorial(len(names) - len(subset) - 1) / factorial(len(names))
+            total += weight * (series[subset | {name}] - series[subset])
     return out
 
 
@@ -110,7 +126,7 @@ class Sampled(NamedTuple):
 
 
 def sampled_shapley(
-    score: Callable[[frozenset[str]], float], layers: Iterable[str], *, seed: int, pairs: int = 50
+    score: Callable[[frozenset[str]], float], layers: Iterable[str], *, seed: int, pairs: int = coalitions.PAIRS
 ) -> dict[str, Sampled]:
     """Shapley shares from random orders of the layers, for more layers than can be replayed in all subsets.
 
@@ -118,7 +134,6 @@ def sampled_shapley(
     The shares still sum to the whole change exactly.
     """
     names = _distinct(layers)
-    rng = stream(seed, "shapley", *names)
     memo: dict[frozenset[str], float] = {}
 
     def worth(subset: frozenset[str]) -> float:
@@ -127,9 +142,9 @@ def sampled_shapley(
         return memo[subset]
 
     gains: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(pairs):
-        order = rng.sample(names, len(names))
-        forwards, backwards = _marginal(worth, order), _marginal(worth, order[::-1])
+    found = coalitions.orders(names, seed=seed, pairs=pairs)
+    for order, reverse in zip(found[::2], found[1::2], strict=True):
+        forwards, backwards = _marginal(worth, order), _marginal(worth, reverse)
         for name in names:
             gains[name].append((forwards[name] + backwards[name]) / 2)
     return {name: Sampled(_mean(g), _standard_error(g)) for name, g in gains.items()}
@@ -148,10 +163,6 @@ def _distinct(layers: Iterable[str]) -> list[str]:
     if len(set(names)) != len(names):
         raise InvalidInput(f"layers={names} must be distinct (shapley)")
     return names
-
-
-def _subsets(names: Sequence[str]) -> list[frozenset[str]]:
-    return [frozenset(c) for size in range(len(names) + 1) for c in combinations(names, size)]
 
 
 def _mean(values: Sequence[float]) -> float:

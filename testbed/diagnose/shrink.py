@@ -51,7 +51,7 @@ def shrink(
     search = _Search(load, shows, max_replays)
     best = [op.index for op in until]
     try:
-        best = next((guess for guess in _guesses(until, witness) if search.shows(guess)), best)
+        best = next((guess for guess in guesses(ops, witness) if search.shows(guess)), best)
         if len(best) == len(until) and not search.shows(best):
             raise BrokenContract(f"the ops up to {witness.ops[-1]} do not show the violation when they are replayed")
         while (smaller := search.smaller(best)) is not None:
@@ -61,8 +61,23 @@ def shrink(
     return Shrunk((*load, *best), True, search.replays)
 
 
-def _guesses(until: Sequence[OpRow], witness: Witness) -> list[list[int]]:
-    """The write and the read alone; then with what changed the documents before the read."""
+def fewest(things: Sequence[int], shows: Callable[[tuple[int, ...]], bool], *, max_replays: int = 200) -> Shrunk:
+    """The fewest of some numbered things that still show it; all of them are known to."""
+    search, best = _Search((), shows, max_replays), list(things)
+    try:
+        while best and (smaller := search.smaller(best)) is not None:
+            best = smaller
+    except _OutOfReplays:
+        return Shrunk(tuple(best), False, search.replays)
+    return Shrunk(tuple(best), True, search.replays)
+
+
+def guesses(ops: Sequence[OpRow], witness: Witness) -> list[list[int]]:
+    """Ops that are likely to be enough: the write and the read; then with what changed the documents before the read.
+
+    The load aside, which is always kept.
+    """
+    until = [op for op in ops if op.index <= witness.ops[-1] and op.do != "load"]
     pair = set(witness.ops)
     changes = {op.index for op in until if op.do != "ask"}
     return [[op.index for op in until if op.index in kept] for kept in (pair, pair | changes)]

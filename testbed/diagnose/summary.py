@@ -5,6 +5,7 @@ metric                      what the scenario's expectation is about
 order                       the arms as they were run
 arms.<arm>                  status; means, serving, verdicts, p95_ms, hits, valid_hits where it ran
 deltas blame fixes heatmap published_attribution pollution violated witness      see ``judge``
+shapley                     None, or each layer's share where every set of layers was bypassed (see ``shares``)
 hits_of                     the layer whose hit rates stand in the table
 versions                    part, actual, believed, agree; of the faulty arm, where the scenario shows it
 expect                      metric, drop_at_least, blame, cured_by, violates, applies, why_not, failures
@@ -18,7 +19,7 @@ from math import nan
 from typing import Any, NamedTuple
 
 from testbed.core.scenario import Expect, Scenario, Variant
-from testbed.diagnose import versions
+from testbed.diagnose import shares, versions
 from testbed.diagnose.judge import INVARIANTS, ArmJudgement, RunJudgement, judge_arm, judge_run, plain
 from testbed.metrics import scores as scoring
 from testbed.metrics.faithfulness import FAITHFUL, TRUE, ClaimReader
@@ -77,6 +78,9 @@ class Summarize:
         run = judge_run(arms, plan.variant.expect, layers, seed=plan.settings.seed)
         content = _header(plan, run_digest) | run.to_json()
         del content["failures"]  # told in ``expect``, where a run that is not held to all of them says so
+        content["shapley"] = None
+        if plan.settings.blame == "shapley":
+            content["shapley"] = shares.measured(arms, plan, run.metric)
         content["order"] = [arm.name for arm in plan.arms]
         content["hits_of"] = hits_of = _hits_of(arms, plan.variant.expect)
         for name, arm in arms.items():

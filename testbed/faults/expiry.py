@@ -14,24 +14,31 @@ from testbed.stacks import wrapping
 
 
 class Expiring:
-    """A cache whose entries live for ``ttl_s`` from their write, or from their last read when ``sliding``."""
+    """A cache whose entries live for ``ttl_s`` from their write, or from their last read when ``sliding``.
+
+    A read under another text than the entry's (a semantic level found it) does not start its life again: that would be
+    a new entry under that text.
+    """
 
     def __init__(self, inner: Cache, ttl_s: float, bites: Callable[[Key], bool], *, sliding: bool = False) -> None:
         self._inner = inner
         self._ttl_s = ttl_s
         self._bites = bites
         self._sliding = sliding
+        self._put: set[Key] = set()
 
     def get(self, key: Key) -> Any | None:
         value = self._inner.get(key)
-        if value is not None and self._sliding and self._bites(key):
+        if value is not None and self._sliding and key in self._put and self._bites(key):
             self._inner.put(key, value, ttl_s=self._ttl_s)
         return value
 
     def put(self, key: Key, value: Any, *, ttl_s: float | None = None) -> None:
+        self._put.add(key)
         self._inner.put(key, value, ttl_s=self._ttl_s if self._bites(key) else ttl_s)
 
     def delete(self, key: Key) -> None:
+        self._put.discard(key)
         self._inner.delete(key)
 
     def fresh(self) -> Expiring:

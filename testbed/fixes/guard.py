@@ -11,6 +11,8 @@ from testbed.core.ports import Cache, Context
 from testbed.core.types import Key
 from testbed.stacks import wrapping
 
+_OTHER = "put under another key"
+
 
 class Guarded:
     """A cache whose entries carry a mark; an entry whose mark is not the one expected now is refused and dropped.
@@ -127,24 +129,14 @@ class KeyCheck:
 
     @contextmanager
     def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
-        def mark(key: Key, value: Any) -> Any:
-            return key.digest()
-
-        def without_text(key: Key) -> str:
-            return key.without("text").digest()
-
         def guard(layer: str) -> Callable[[Cache], Cache]:
-            # The answer cache may match a near text, so there the rest of the key must be the same.
-            if layer == "answer":
-                return lambda inner: Guarded(
-                    inner, layer, ctx, lambda k, v: without_text(k), lambda m, k: "" if m == without_text(k) else _OTHER
-                )
-            return lambda inner: Guarded(inner, layer, ctx, mark, lambda m, k: "" if m == k.digest() else _OTHER)
+            def whole(key: Key, value: Any = None) -> str:
+                # The answer cache may match a near text: there it is the rest of the key that must be the same.
+                return (key.without("text") if layer == "answer" else key).digest()
+
+            return lambda inner: Guarded(inner, layer, ctx, whole, lambda m, k: "" if m == whole(k) else _OTHER)
 
         with ExitStack() as undo:
             for layer in self.layers:
                 undo.enter_context(wrapping.cache(stack, layer, guard(layer)))
             yield
-
-
-_OTHER = "put under another key"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from testbed.core.evidence import Evidence
@@ -24,7 +25,7 @@ class Freshness:
         told = [ask for ask in history.asks.values() if ask.stale is not None]
         stale = [ask for ask in told if ask.stale]
         if stale:
-            found = (_witness(history, ask, old) for ask in stale for old in ask.superseded)
+            found = (witness for ask in stale for witness in _witnesses(history, ask))
             return Verdict(self.name, False, len(stale), len(told), pair(found))
         # An answer that says nothing names no source and cannot be stale; one that says something should name it.
         silent = [a for a in history.asks.values() if a.stale is None and not (a.abstained and not a.sources)]
@@ -32,6 +33,14 @@ class Freshness:
             why = f"{len(silent)} of {len(history.asks)} asks were served without a source whose revisions are known"
             return Verdict(self.name, None, 0, len(told), why=why)
         return Verdict(self.name, True, 0, len(told))
+
+    def witnesses(self, history: History) -> list[Witness]:
+        each = (pair(_witnesses(history, ask)) for ask in history.asks.values() if ask.stale)
+        return [witness for witness in each if witness is not None]
+
+
+def _witnesses(history: History, ask: Ask) -> Iterator[Witness]:
+    return (_witness(history, ask, old) for old in ask.superseded)
 
 
 def _witness(history: History, ask: Ask, old: Superseded) -> Witness:

@@ -34,6 +34,9 @@ class NoCrossTenant:
             return Verdict(self.name, None, 0, len(checked), why=why)
         return Verdict(self.name, True, 0, len(checked))
 
+    def witnesses(self, history: History) -> list[Witness]:
+        return [_witness(history, ask) for ask in history.asks.values() if ask.foreign]
+
 
 def _witness(history: History, ask: Ask) -> Witness:
     """The entry of another tenant that this asker was served from, else the document that the index gave away."""

@@ -45,14 +45,19 @@ class Lineage:
         broken = [f for f in findings if f.holds is False]
         if broken:
             smallest = min(broken, key=lambda f: (len(f.ops) != 2, f.ops[-1]))
-            story = words.asked(history, smallest.ops[-1]) + smallest.said
-            witness = Witness(smallest.ops, smallest.layer, story)
-            return Verdict(self.name, False, len(broken), len(findings), witness)
+            return Verdict(self.name, False, len(broken), len(findings), _witness(history, smallest))
         unknown = sum(f.holds is None for f in findings)
         if unknown or not findings:
             why = f"{unknown} of {len(findings)} vectors and texts are of unknown origin"
             return Verdict(self.name, None, 0, len(findings), why=why if findings else "the stack shows no vectors")
         return Verdict(self.name, True, 0, len(findings))
+
+    def witnesses(self, history: History) -> list[Witness]:
+        return [_witness(history, f) for f in _findings(history) if f is not None and f.holds is False]
+
+
+def _witness(history: History, found: _Finding) -> Witness:
+    return Witness(found.ops, found.layer, words.asked(history, found.ops[-1]) + found.said)
 
 
 def _findings(history: History) -> Iterator[_Finding | None]:

@@ -41,6 +41,10 @@ class DictWithLosses:
             return Verdict(self.name, None, why="the stack shows no cache")
         return Verdict(self.name, True, 0, len(hits))
 
+    def witnesses(self, history: History) -> list[Witness]:
+        hits = (x for x in history.lookups if x.hit and "." not in x.event.layer)
+        return [_witness(history, x) for x in hits if history.lawful(x) is False]
+
 
 def _size(lookup: Lookup) -> tuple[bool, int, int]:
     """Violations with both a write and a read first; then the outermost layer, which askers see; then the earliest."""

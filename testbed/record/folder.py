@@ -10,6 +10,7 @@
         arms/<slug>/run.trec    rankings, one "query" an ask (op<index>); qrels.trec likewise
         scores.parquet          one row an arm and ask, one column a metric
         summary.json            what the report shows
+        report.html             the same as a page, made from the rest at any time: no part of the run or its digest
 
 It is built as ``<scenario>/.partial-.../`` and renamed once it is whole: a crash at any moment leaves a whole folder
 or one that no reader takes for whole.
@@ -321,9 +322,16 @@ class RunReader:
     def timings(self, arm: str) -> list[Timing]:
         return list(self._lines(f"arms/{slug(arm)}/timings.jsonl", lambda row: Timing(row[2], row[0], row[1], row[3])))
 
-    def scores(self) -> list[dict[str, Any]]:
-        """One dict an arm and ask: ``arm op query tenant`` and a float for each metric, NaN where it is unscored."""
-        return scores.from_parquet(self._bytes("scores.parquet"), self.folder / "scores.parquet")
+    def scores(self, *arms: str) -> list[dict[str, Any]]:
+        """One dict an arm and ask: ``arm op query tenant`` and a float for each metric, NaN where it is unscored.
+
+        Of the ``arms`` named, or of all.
+        """
+        return scores.from_parquet(self._bytes("scores.parquet"), self.folder / "scores.parquet", arms)
+
+    def lines(self, name: str) -> Iterator[Any]:
+        """The parsed rows of one of the run's files of JSON lines, checked against its digest."""
+        return self._lines(name, lambda row: row)
 
     def verify(self) -> None:
         """Read every file of the run and compare it with its digest."""

@@ -27,9 +27,11 @@ def to_parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
     return sink.getvalue()
 
 
-def from_parquet(data: bytes, path: Path) -> list[dict[str, Any]]:
+def from_parquet(data: bytes, path: Path, arms: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The rows of ``arms``, or of all where none is named."""
+    chosen = [("arm", "in", list(arms))] if arms else None
     try:
-        rows: list[dict[str, Any]] = pq.read_table(io.BytesIO(data)).to_pylist()
+        rows: list[dict[str, Any]] = pq.read_table(io.BytesIO(data), filters=chosen).to_pylist()
     except pa.ArrowInvalid as error:
         raise InvalidInput(f"{path}: not a Parquet table: {error}") from error
     return rows

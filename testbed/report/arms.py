@@ -22,7 +22,8 @@ GROUNDING_NOTE = "* share of the answer's words that its sources hold: not faith
 
 def columns(summary: Mapping[str, Any]) -> list[Column]:
     """One row an arm. ``delta`` stands right of the metric that the scenario is about, against the clean arm."""
-    arms: dict[str, Mapping[str, Any]] = {name: summary["arms"][name] for name in summary["order"]}
+    aside = (summary.get("shapley") or {}).get("arms", ())  # they are there for the shares alone
+    arms: dict[str, Mapping[str, Any]] = {n: summary["arms"][n] for n in summary["order"] if n not in aside}
     out = [Column("arm", tuple(arms), number=False)]
     for metric, heading, rank in SHOWN:
         if any(metric in arm.get("means", ()) for arm in arms.values()):

@@ -38,7 +38,14 @@ def story(summary: Mapping[str, Any], folder: Path, console: Console) -> None:
     if any(c.name == "grounding*" for c in arms.columns(summary)):
         console.print(arms.GROUNDING_NOTE, style="dim")
     console.print()
-    for name, text in (*violated(summary), *fixes(summary), *blame(summary), *quadrants(summary)):
+    for name, text in (
+        *violated(summary),
+        *fixes(summary),
+        *blame(summary),
+        *shapley(summary),
+        *spread(summary),
+        *quadrants(summary),
+    ):
         _line(name, text, console)
     _heatmap(summary, console)
     _versions(summary, console)
@@ -90,6 +97,42 @@ def blame(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         top = summary["published_attribution"][0]
         agrees = "agrees" if top["layer"] == found[0]["layer"] else "does not agree"
         yield "", f"the heatmap alone says {top['layer']} (confidence {top['confidence']:.2f}), which {agrees}"
+
+
+def shapley(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each layer's share where several hide one another, and what is not theirs."""
+    found = summary.get("shapley")
+    if not found:
+        return
+    if not found["shares"]:
+        yield "shapley", f"could not tell: {found['why']}"
+        return
+    told = [f"{s['layer']} {number(s['share'], signed=True)}{_spread_of(s)}" for s in found["shares"]]
+    how = "" if found["exact"] else ", from random orders of the layers"
+    yield "shapley", f"the drop of {number(found['drop'])} {summary['metric']} is shared by{how}:"
+    yield "", ", ".join(told)
+    yield "", f"{number(found['rest'], signed=True)} is no layer's: what running without any of them costs or gives"
+
+
+def _spread_of(share: Mapping[str, Any]) -> str:
+    if share["low"] is not None:
+        return f" [{number(share['low'], signed=True)}, {number(share['high'], signed=True)}]"
+    return f" ± {number(share['error'])}" if share["error"] is not None else ""
+
+
+def spread(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """How the pollution spread and stayed, in logical seconds."""
+    found = summary.get("pollution")
+    if not found or found["first_bad_s"] is None:
+        return
+    told = [f"first served at {found['first_bad_s']:g} s"]
+    seen, clean = found["time_to_detect_s"], found["time_to_clean_s"]
+    told.append("never loud enough to be noticed" if seen is None else f"noticeable {seen:g} s later")
+    made = found["blast_radius"]
+    told.append(f"{found['poisoned'][-1]} entries poisoned" + (f" (one of them spread to {made})" if made else ""))
+    if clean is not None:
+        told.append(f"served until {clean:g} s after the last new one")
+    yield "pollution", ", ".join(told)
 
 
 def quadrants(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

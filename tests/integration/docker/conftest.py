@@ -13,10 +13,10 @@ import pytest
 
 from testbed.core import digest
 from testbed.core.errors import Unavailable
-from testbed.stacks import containers
-from testbed.stacks.containers import Sandbox
+from testbed.stacks import sandbox
+from testbed.stacks.sandbox import Sandbox
 
-PROJECT = f"rag-testbed-test-{digest.of_text(str(containers.ROOT))[:6]}"  # two checkouts do not meet
+PROJECT = f"rag-testbed-test-{digest.of_text(str(sandbox.ROOT))[:6]}"  # two checkouts do not meet
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,14 +29,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def needs_docker(box: Sandbox) -> None:
     try:
-        containers.check(box)
+        sandbox.check(box)
     except Unavailable as missing:
         if os.environ.get("REQUIRE_DOCKER") == "1":
             raise
         pytest.skip(str(missing))
 
 
-def sandbox(folder: Path, project: str) -> Sandbox:
+def own_sandbox(folder: Path, project: str) -> Sandbox:
     """A project apart from a user's own: other names, other secrets, other results, free ports, the small model."""
     results = folder / "results"
     results.mkdir()
@@ -45,6 +45,7 @@ def sandbox(folder: Path, project: str) -> Sandbox:
         "SECRETS_DIR": str(folder / "secrets"),
         "RESULTS_DIR": str(results),
         "RUNNER_PORT": "0",
+        "PROMETHEUS_PORT": "0",
         "MODEL": "tiny",
     }
     return Sandbox(env={**os.environ, **own})
@@ -52,19 +53,19 @@ def sandbox(folder: Path, project: str) -> Sandbox:
 
 @pytest.fixture(scope="session")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    box = sandbox(tmp_path_factory.mktemp("docker"), PROJECT)
+    box = own_sandbox(tmp_path_factory.mktemp("docker"), PROJECT)
     needs_docker(box)
-    containers.down(box)  # what a killed session left
-    containers.build(box, ("testbed", "chroma", "model-runner", "netfault"))
+    sandbox.down(box)  # what a killed session left
+    sandbox.build(box, ("testbed", "chroma", "model-runner"))
     try:
-        containers.up(box)
+        sandbox.up(box)
         yield box
     finally:
-        containers.down(box)
+        sandbox.down(box)
         left = box.docker("ps", "--all", "--quiet", "--filter", f"label=com.docker.compose.project={PROJECT}").stdout
         assert left == "", "containers are left behind"
 
 
 @pytest.fixture(scope="session")
 def password(box: Sandbox) -> str:
-    return containers.ensure_password(box).read_text()
+    return sandbox.ensure_password(box).read_text()

@@ -15,7 +15,7 @@ from testbed.core import digest
 from testbed.core.ports import Row
 from testbed.faults.infra import Engine, Service
 from testbed.stacks import containers
-from testbed.stacks.containers import Sandbox
+from testbed.stacks.sandbox import Sandbox
 from testbed.stores.dual import Item, item
 from testbed.stores.dual_worker import DESIGNS, write_batches
 

@@ -11,13 +11,15 @@ import pytest
 from testbed.core.errors import Unavailable, Unsupported
 from testbed.faults import infra
 from testbed.faults.infra import Engine, Service
-from testbed.stacks.containers import Sandbox
+from testbed.stacks import sandbox
+from testbed.stacks.sandbox import Sandbox
 from tests.integration.docker.conftest import needs_docker
 from tests.integration.docker.test_services import REDIS_CLI
 
 
 @pytest.fixture(scope="module")
 def engine(box: Sandbox) -> Iterator[Engine]:
+    sandbox.build(box, ("netfault",))
     engine = Engine(box.project)
     yield engine
     engine.close()
@@ -152,8 +154,11 @@ def test_a_full_disk(engine: Engine, redis: Service, fsync: str, outcome: str) -
     with infra.small_disk(engine, image, command) as full:
         full.wait_until("up", lambda: full.container.exec_run(["redis-cli", "ping"])[1].strip() == b"PONG", 20)
         _, out = full.container.exec_run(["sh", "-c", write])
-        ended = full.state()["Status"] == "exited"
-        assert (b"MISCONF" in out) if outcome == "MISCONF" else ended or b"refused" in out, out[-300:]
+        if outcome == "exited":
+            full.wait_until("ended", lambda: full.state()["Status"] == "exited", 20)
+            assert full.state()["ExitCode"] != 0
+        else:
+            assert b"MISCONF" in out and full.state()["Status"] == "running", out[-300:]
     assert full.container.id not in {c.id for c in engine.api.containers.list(all=True)}
 
 

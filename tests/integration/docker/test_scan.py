@@ -10,7 +10,9 @@ import pytest
 
 from testbed.faults.infra import Engine, Service
 from testbed.stacks import containers
-from testbed.stacks.containers import Sandbox
+from testbed.stacks.sandbox import Sandbox
+
+pytestmark = pytest.mark.proof
 
 SERVICES = ("redis", "redis-log", "chroma", "model-runner", "testbed")
 WRITABLE = {  # beside /tmp and what the kernel gives every container

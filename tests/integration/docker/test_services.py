@@ -6,9 +6,11 @@ import json
 from typing import Any
 from urllib.request import Request, urlopen
 
+import pytest
+
 from testbed.faults.infra import Engine
-from testbed.stacks import containers
-from testbed.stacks.containers import Sandbox
+from testbed.stacks import sandbox
+from testbed.stacks.sandbox import Sandbox
 
 REDIS_CLI = "REDISCLI_AUTH=$(cat /run/secrets/redis-password) timeout 5 redis-cli -e "
 
@@ -27,8 +29,9 @@ def runner_url(box: Sandbox) -> str:
     return f"http://{where}"
 
 
+@pytest.mark.proof
 def test_everything_is_healthy(box: Sandbox) -> None:
-    standing = {c.service: (c.state, c.health) for c in containers.containers(box)}
+    standing = {c.service: (c.state, c.health) for c in sandbox.containers(box)}
     assert standing == dict.fromkeys(("chroma", "model-runner", "redis", "redis-log"), ("running", "healthy"))
 
 

@@ -137,3 +137,16 @@ def test_the_names_of_vectors_are_read() -> None:
     assert (encoder_of("vector:unknown:"), embedded_text("vector:unknown:")) == ("", "")
     assert (encoder_of("0123"), embedded_text("0123")) == ("", "")
     assert differing(parts_of({"a": "1", "b": "2"}), parts_of({"b": "3", "c": "1"})) == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("arm", "goes_over_it"),
+    [
+        ("faulty", True),
+        ("faulty-without:text", True),
+        ("faulty-without:index", False),
+        ("faulty-without:answer+index", False),
+    ],
+)
+def test_searches_of_an_arm_without_the_index_do_not_go_over_it(arm: str, goes_over_it: bool) -> None:
+    assert History(evidence([ask()], arm)).searches_index is goes_over_it

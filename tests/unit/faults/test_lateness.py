@@ -72,9 +72,9 @@ def asked_after_an_edit(*changes: Any, edit_s: float = 10, at_s: tuple[float, ..
 
 
 def test_a_sliding_lifetime_never_ends_for_what_is_asked_often_and_an_absolute_one_does() -> None:
-    assert asked_after_an_edit(WITHOUT_EPOCH, TtlOnly(30, sliding=True)) == [1, 1, 1, 1]
-    assert asked_after_an_edit(WITHOUT_EPOCH, TtlOnly(30)) == [1, 1, 2, 2]
-    sliding = (WITHOUT_EPOCH, TtlOnly(30, sliding=True))
+    assert asked_after_an_edit(TtlOnly(30, sliding=True), WITHOUT_EPOCH) == [1, 1, 1, 1]
+    assert asked_after_an_edit(TtlOnly(30), WITHOUT_EPOCH) == [1, 1, 2, 2]
+    sliding = (TtlOnly(30, sliding=True), WITHOUT_EPOCH)
     assert asked_after_an_edit(*sliding, AbsoluteTtl(30)) == [1, 1, 2, 2]
     assert asked_after_an_edit(*sliding, TtlOnChange(30)) == [1, 1, 2, 2]
 

@@ -171,3 +171,56 @@ def test_arms_as_markdown_and_csv() -> None:
     assert lines[0].startswith("| arm | MRR@5 |") and lines[1].startswith("| --- | ---: |")
     assert len(lines) == 2 + len(SUMMARY["arms"])
     assert to_csv(columns).splitlines()[1].startswith("clean,0.900,1.000,0.950,")
+
+
+SHARES: dict[str, Any] = {
+    "layers": ["answer", "retrieval"],
+    "arms": ["faulty-without:answer+retrieval"],
+    "exact": True,
+    "drop": 0.35,
+    "rest": 0.01,
+    "why": "",
+    "shares": [
+        {"layer": "answer", "share": 0.24, "low": 0.2, "high": 0.28, "error": None},
+        {"layer": "retrieval", "share": 0.1, "low": None, "high": None, "error": 0.02},
+    ],
+}
+
+
+def test_shares_of_several_layers_are_told_and_the_arms_they_took_are_left_out_of_the_table() -> None:
+    ran = {**SUMMARY["arms"], "faulty-without:answer+retrieval": SUMMARY["arms"]["clean"]}
+    order = [*SUMMARY["order"], "faulty-without:answer+retrieval"]
+    text = told(summary(shapley=SHARES, arms=ran, order=order), width=120)
+    assert "shapley     the drop of 0.350 true is shared by:" in text
+    assert "answer +0.240 [+0.200, +0.280], retrieval +0.100 ± 0.020" in text
+    assert "+0.010 is no layer's" in text
+    assert "faulty-without:answer+retrieval" not in text
+    assert "could not tell: arm x did not run" in told(
+        summary(shapley=SHARES | {"shares": [], "why": "arm x did not run"})
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        (
+            {},
+            "first served at 9 s, noticeable 16 s later, 12 entries poisoned (one of them spread to 3), served until",
+        ),
+        (
+            {"time_to_detect_s": None, "blast_radius": 0},
+            "first served at 9 s, never loud enough to be noticed, 12 entries",
+        ),
+    ],
+)
+def test_how_the_pollution_spread_is_one_sentence(changed: dict[str, Any], line: str) -> None:
+    found = {
+        "first_bad_s": 9.0,
+        "time_to_detect_s": 16.0,
+        "time_to_clean_s": 1.0,
+        "blast_radius": 3,
+        "poisoned": [0, 12],
+    }
+    text = " ".join(told(summary(pollution=found | changed)).split())
+    assert f"pollution {line}" in text
+    assert "pollution " not in told(summary(pollution=found | {"first_bad_s": None}))

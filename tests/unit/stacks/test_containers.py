@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import stat
 import subprocess
 import sys
@@ -13,8 +14,8 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import InvalidInput, Unavailable
-from testbed.stacks import containers
-from testbed.stacks.containers import Container, Sandbox
+from testbed.stacks import containers, sandbox
+from testbed.stacks.sandbox import Container, Sandbox
 
 UP = Container("redis", "id1", "sha256:1", "running", "healthy", 0, "2026-01-01T00:00:00Z", 0, False)
 
@@ -37,7 +38,7 @@ def said(monkeypatch: pytest.MonkeyPatch, answers: dict[str, tuple[int, str]]) -
     ("text", "version"), [("2.26.1-4", (2, 26)), ("2.40.3+ds1", (2, 40)), ("1.29.2", (1, 29)), ("dev", (0, 0))]
 )
 def test_versions_of_compose_are_read(text: str, version: tuple[int, int]) -> None:
-    assert containers.compose_version(text) == version
+    assert sandbox.compose_version(text) == version
 
 
 @pytest.mark.parametrize(
@@ -56,13 +57,13 @@ def test_what_is_missing_is_said_before_anything_starts(
 ) -> None:
     calls = said(monkeypatch, answers)
     with pytest.raises(Unavailable, match=says):
-        containers.up(Sandbox())
+        sandbox.up(Sandbox())
     assert not any("up" in call for call in calls)
 
 
 def test_a_machine_without_docker_is_told_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="docker is not installed; BACKEND=compose needs Docker"):
-        containers.check(Sandbox(env={"PATH": str(tmp_path)}))
+        sandbox.check(Sandbox(env={"PATH": str(tmp_path)}))
 
 
 def test_a_silent_engine_ends_in_a_message(tmp_path: Path) -> None:
@@ -93,13 +94,20 @@ def test_a_dataset_that_is_no_folder_is_refused() -> None:
 
 def test_the_password_is_made_once_behind_a_closed_folder(tmp_path: Path) -> None:
     box = Sandbox(root=tmp_path, env={"SECRETS_DIR": "secrets"})
-    file = containers.ensure_password(box)
+    file = sandbox.ensure_password(box)
     first = file.read_text()
-    assert len(first) == 48 and containers.ensure_password(box).read_text() == first
+    assert len(first) == 48 and sandbox.ensure_password(box).read_text() == first
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert (file.parent / ".gitignore").read_text() == "*\n"
     other = Sandbox(root=tmp_path, env={"SECRETS_DIR": "others"})
-    assert containers.ensure_password(other).read_text() != first
+    assert sandbox.ensure_password(other).read_text() != first
+
+
+def test_a_variable_that_make_exports_empty_is_not_set(tmp_path: Path) -> None:
+    """Taken as a path it would be the repository itself, whose folders root would then give to the harness's user."""
+    box = Sandbox(root=tmp_path, env={"RESULTS_DIR": "", "COMPOSE_PROJECT_NAME": ""})
+    assert box.path_of("RESULTS_DIR", "results") == tmp_path / "results" and box.project == "rag-testbed"
+    assert Sandbox(root=tmp_path, env={"RESULTS_DIR": "/r"}).path_of("RESULTS_DIR", "results") == Path("/r")
 
 
 @pytest.mark.parametrize(
@@ -131,6 +139,11 @@ def test_the_harness_says_what_happened_to_a_service(after: Container | None, sa
     assert containers.what_happened([UP], [after] if after else []) == says
 
 
+def test_a_service_that_was_down_before_is_no_news() -> None:
+    stopped = dataclasses.replace(UP, state="exited", health="", exit_code=143)
+    assert containers.what_happened([stopped], [stopped]) == []
+
+
 def test_a_service_that_does_not_get_healthy_is_named_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
     told: dict[str, Any] = {
         "Id": "id1",
@@ -153,15 +166,21 @@ def test_a_service_that_does_not_get_healthy_is_named_with_its_last_words(monkey
             "logs": (0, "FATAL CONFIG FILE ERROR"),
         },
     )
-    story = containers.why_not_up(Sandbox(), "dependency failed to start")
+    story = sandbox.why_not_up(Sandbox(), "dependency failed to start")
     assert "redis is restarting (unhealthy)" in story and "FATAL CONFIG FILE ERROR" in story
+
+
+def test_up_waits_as_long_as_the_slowest_service_may_take_to_start() -> None:
+    """A first start of the model runner took longer than `make up` waited for it."""
+    periods = re.findall(r"start_period: (\d+)s", (sandbox.ROOT / "compose.yaml").read_text())
+    assert max(map(int, periods)) <= containers.FIRST_UP_S
 
 
 def test_it_runs_on_a_bare_python() -> None:
     """`make up` has to work where only Docker and Python are: no site-packages, no project installed."""
     done = subprocess.run(
         [sys.executable, "-S", "-m", "testbed.stacks.containers", "--help"],
-        cwd=containers.ROOT,
+        cwd=sandbox.ROOT,
         env={"PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,

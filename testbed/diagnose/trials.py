@@ -1,0 +1,148 @@
+"""The runs over which attribution methods are judged: what is run, and what each method says of it.
+
+The truth is the injector's own record: which layers the fault was in. What counts as a clean run: the faulty arm at
+level 0, which is the clean arm byte for byte, and a healthy stack that lost its answer cache, compared with the
+healthy stack that has it: something changed, hit rates most of all, but no layer is at fault.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from testbed.core import coalitions
+from testbed.core.scenario import Expect, Variant
+from testbed.diagnose.attribution import Case, Suspect, suspects_of_blame, suspects_of_matches, suspects_of_shares
+from testbed.diagnose.blame import Blame
+from testbed.diagnose.heatmap import Match
+from testbed.diagnose.judge import judge_arm, judge_run
+from testbed.record.folder import RunReader
+from testbed.run import scenarios
+from testbed.run.execute import LAYERS
+from testbed.run.settings import Settings
+from testbed.run.sweep import Measure
+
+BYPASS, PUBLISHED, SHAPLEY = "bypass and replay", "joint attribution", "shapley"
+LOST = "answer"  # the cache that the healthy control runs without
+CONTROL = f"clean-without:{LOST}"
+LEAST_SHARE = 0.05  # of the drop: of two layers at fault, the one that the other hides may have little
+SLOW = ("crash-midwrite", "partition")  # real kills and cut wires
+
+
+class Tier(NamedTuple):
+    """``first``: so many variants of each scenario, 0 for all of them."""
+
+    first: int
+    seeds: tuple[int, ...]
+    levels: tuple[float, ...]
+    queries: tuple[int, ...]
+    slow: bool
+
+
+TIERS = {
+    "small": Tier(2, (1,), (1.0,), (120,), False),
+    "full": Tier(0, tuple(range(1, 9)), (1.0, 0.3), (120, 400), True),
+}
+
+
+def cells(tier: Tier, only: Sequence[str] = (), scenarios_dir: Path | None = None) -> list[Settings]:
+    """Every faulty run of the tier, and the clean ones: by scenario and seed, one at level 0 and one control.
+
+    ``only``: of these scenarios, slow or not; of all when empty.
+    """
+    out = []
+    for name in only or scenarios.names(scenarios_dir):
+        scenario = scenarios.load(name, scenarios_dir)
+        if scenario.layers:  # of a stack of its own: the methods are compared over the same layers
+            continue
+        told = [v for v in scenario.variants if v.expect.blame]  # "": what no bypass brings back has no layer to name
+        if not told or (name in SLOW and not tier.slow and not only):
+            continue
+        for seed in tier.seeds:
+            for queries in tier.queries:
+                knobs = {"seed": seed, "queries": queries, "scenarios_dir": scenarios_dir}
+                for variant in told[: tier.first or None]:
+                    for level in tier.levels:
+                        out.append(_faulty(name, variant, level, **knobs))
+                out.append(_faulty(name, told[0], 0.0, **knobs))
+                out.append(Settings(name, told[0].name, arms=_control_arms(), **knobs))
+    return out
+
+
+def _faulty(name: str, variant: Variant, level: float, **knobs: Any) -> Settings:
+    single = [f"faulty-without:{layer}" for layer in LAYERS]
+    if "+" not in variant.expect.blame:
+        return Settings(name, variant.name, level=level, arms=("clean", "faulty", *single), **knobs)
+    sets = [[layer for layer in LAYERS if layer in s] for s in coalitions.subsets(LAYERS) if s]
+    every = dict.fromkeys([f"faulty-without:{variant.expect.blame}", *(f"faulty-without:{'+'.join(s)}" for s in sets)])
+    return Settings(name, variant.name, level=level, arms=("clean", "faulty", *every), blame="shapley", **knobs)
+
+
+def _control_arms() -> tuple[str, ...]:
+    return ("clean", CONTROL, *(f"{CONTROL}+{layer}" for layer in LAYERS if layer != LOST))
+
+
+def said(folder: Path) -> dict[str, Any]:
+    """What each method says of one recorded run: a JSON value."""
+    reader = RunReader(folder)
+    summary: dict[str, Any] = reader.summary
+    if CONTROL in reader.arms:
+        summary = {**summary, **_control(reader), "level": 0.0, "control": True}
+    blames = [Blame(**_numbers(b, ("low", "high"))) for b in summary["blame"] if "+" not in b["layer"]]
+    methods = {
+        BYPASS: suspects_of_blame(blames),
+        PUBLISHED: suspects_of_matches(Match(**m) for m in summary["published_attribution"]),
+    }
+    if summary.get("shapley"):
+        clear = [(s["layer"], s["share"]) for s in summary["shapley"]["shares"] if (s["low"] or 0.0) > 0.0]
+        methods[SHAPLEY] = suspects_of_shares(clear, least=LEAST_SHARE)
+    arms = {name: summary["arms"].get(name, {}).get("means", {}) for name in ("clean", "faulty")}
+    means = {name: found.get(summary["metric"]) for name, found in arms.items()}
+    return {
+        "scenario": summary["scenario"],
+        "variant": summary["variant"],
+        "seed": summary["seed"],
+        "level": summary["level"],
+        "queries": summary["queries"],
+        "metric": summary["metric"],
+        "means": means,
+        "injected": summary["expect"]["blame"].split("+") if summary["level"] > 0 else [],
+        "control": bool(summary.get("control")),
+        "said": {method: [list(suspect) for suspect in suspects] for method, suspects in methods.items()},
+        "digest": summary["digest"],
+    }
+
+
+MEASURE = Measure("attribution@1", said)
+
+
+def cases(values: Iterable[dict[str, Any]]) -> list[Case]:
+    """One case a run and method."""
+    return [
+        Case(method, tuple(value["injected"]), tuple(Suspect(*s) for s in suspects))
+        for value in values
+        for method, suspects in value["said"].items()
+    ]
+
+
+def _control(reader: RunReader) -> dict[str, Any]:
+    """The clean stack against the clean stack without its answer cache, judged as if that were the faulty one."""
+    names = {"clean": "clean", "faulty": CONTROL}
+    names |= {f"faulty-without:{n}": f"{CONTROL}+{n}" for n in LAYERS if n != LOST}
+    arms = {name: judge_arm(reader.evidence(arm), reader.timings(arm)) for name, arm in names.items()}
+    told = reader.summary["expect"]
+    expect = Expect(told["metric"], told["drop_at_least"], told["blame"], (), ())
+    layers: Sequence[str] = [layer for layer in LAYERS if layer != LOST]
+    run = judge_run(arms, expect, layers, seed=int(reader.manifest["seed"])).to_json()
+    return {name: run[name] for name in ("metric", "blame", "published_attribution", "arms")}
+
+
+def _numbers(row: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """JSON has no NaN."""
+    return {**row, **{name: float("nan") if row[name] is None else row[name] for name in names}}
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"

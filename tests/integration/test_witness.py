@@ -1,0 +1,149 @@
+"""Every violation has a witness of few operations that really replays, and a stand-alone file that shows it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from testbed.core.errors import InvalidInput
+from testbed.core.history import History
+from testbed.diagnose.summary import Summarize
+from testbed.diagnose.witness import MAX_OPS, Case, Shown
+from testbed.record.folder import RunReader
+from testbed.report import witness as printed
+from testbed.report.repro import source
+from testbed.run import plan as planning
+from testbed.run import recall, replay, scenarios
+from testbed.run.execute import run_scenario
+from testbed.run.replay import Player
+from testbed.run.settings import Settings
+from testbed.stacks.pipeline import LAYERS
+
+pytest.importorskip("torch", reason="the models extra is not installed")
+ROOT = Path(__file__).resolve().parents[2]
+ALL = os.environ.get("PROMISES") == "all"
+VARIANTS = [
+    (scenario.name, variant.name)
+    for scenario in map(scenarios.load, scenarios.names(ROOT / "scenarios"))
+    for variant in (scenario.variants if ALL else scenario.variants[:1])
+    if ALL or scenario.name in ("tenant-leak", "version-skew", "semantic-drift")
+]
+
+
+def recorded(results: Path, scenario: str, variant: str = "", **knobs: object) -> Path:
+    settings = Settings(scenario, variant, queries=40, arms=("clean", "faulty"), results_dir=results)
+    return run_scenario(replace(settings, **knobs), Summarize())  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def leak(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("leak"), "tenant-leak")
+
+
+@pytest.fixture(scope="module")
+def least(leak: Path) -> Shown:
+    with Player() as player:
+        return Case(leak).shown(1, player)
+
+
+def test_a_replay_of_all_operations_is_the_run(leak: Path) -> None:
+    plan, arm = replay.reopened(RunReader(leak).manifest, "faulty")
+    with Player() as player:
+        again = player.play(replay.script_of(plan, arm))
+    then = RunReader(leak).evidence("faulty")
+    assert History(again).lookups == History(then).lookups
+    assert [(a.op, a.value) for a in again.answers()] == [(a.op, a.value) for a in then.answers()]
+
+
+def test_a_manifest_gives_the_settings_back(tmp_path: Path) -> None:
+    asked = Settings(
+        "tenant-leak", "retrieval-key", seed=7, level=0.3, store="exact", queries=12, arms=("clean", "faulty"),
+        dataset="ledger", results_dir=tmp_path,
+    )  # fmt: skip
+    manifest = RunReader(run_scenario(asked, Summarize())).manifest
+    assert recall.settings_of(manifest) == replace(asked, results_dir=Settings("x").results_dir)
+
+
+def test_what_changed_since_the_run_is_told(leak: Path) -> None:
+    manifest = dict(RunReader(leak).manifest)
+    plan = planning.make(recall.settings_of(manifest), LAYERS)
+    manifest |= {"scenario_digest": "0", "data": {"name": "ledger", "digest": "0"}, "packages": {"numpy": "0.1"}}
+    told = " ".join(recall.differences(manifest, plan))
+    assert "tenant_leak.py has changed" in told and "data set ledger has changed" in told and "numpy was 0.1" in told
+
+
+@pytest.mark.parametrize(("scenario", "variant"), VARIANTS)
+def test_every_violation_is_shown_by_few_operations(scenario: str, variant: str, tmp_path: Path) -> None:
+    case = Case(recorded(tmp_path, scenario, variant))
+    names = [v.invariant for v in case.violations]
+    numbers = range(1, len(names) + 1) if ALL else [n for name in dict.fromkeys(names) for n in places(names, name)]
+    with Player() as player:
+        for number in numbers:
+            shown = case.shown(number, player)
+            assert len(shown.script.ops) <= MAX_OPS, (scenario, variant, number)
+            assert shown.minimal and len(shown.story) <= 6
+
+
+def places(names: list[str], name: str) -> list[int]:
+    """The first and the last of a kind, counted from 1."""
+    first = names.index(name) + 1
+    return sorted({first, first + names.count(name) - 1})
+
+
+def test_the_first_is_the_one_that_the_run_tells(leak: Path) -> None:
+    first, summary = Case(leak).violations[0], RunReader(leak).summary
+    assert first.invariant == summary["violated"]
+    assert first.witness.story == summary["witness"]["story"]
+
+
+def test_as_many_are_told_as_are_counted(leak: Path) -> None:
+    names = [v.invariant for v in Case(leak).violations]
+    counted = {v["invariant"]: v["violations"] for v in RunReader(leak).summary["arms"]["faulty"]["verdicts"]}
+    assert {name: names.count(name) for name in set(names)} == {n: c for n, c in counted.items() if c}
+
+
+def test_a_number_that_is_not_there_says_which_are(leak: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"violation=999: no-cross-tenant 1-\d+, dict-with-losses"):
+        Case(leak).shown(999, None)  # type: ignore[arg-type]
+
+
+def test_the_story_fits_in_six_lines_of_a_terminal(least: Shown) -> None:
+    for width in (60, 100, 200):
+        lines = printed.lines(least.story, width)
+        assert len(lines) <= 6 and max(map(len, lines)) <= width
+
+
+def run_alone(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """In an empty folder, the package found as an installed one is and nothing else of the checkout."""
+    (folder / "installed").mkdir(parents=True)
+    (folder / "installed" / "testbed").symlink_to(ROOT / "testbed")
+    (folder / "repro.py").write_text(text)
+    environment = {k: v for k, v in os.environ.items() if k not in ("SCENARIOS_DIR", "PYTHONPATH")}
+    start = "import runpy, sys; sys.path.insert(0, sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"
+    return subprocess.run(
+        [sys.executable, "-I", "-c", start, str(folder / "installed"), str(folder / "repro.py")],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def test_the_stand_alone_file_exits_1_with_the_invariant_and_0_on_a_correct_stack(least: Shown, tmp_path: Path) -> None:
+    text = source(least)
+    broken = run_alone(tmp_path / "broken", text)
+    assert broken.returncode == 1, broken.stderr
+    assert broken.stdout.startswith("no-cross-tenant is VIOLATED: op ")
+    assert 'pip install "rag-testbed[models]' in text and str(ROOT) not in text
+    mended = "\n".join(line for line in text.splitlines() if "KeyPartDropped(" not in line)
+    assert run_alone(tmp_path / "mended", mended).returncode == 0
+
+
+def test_a_fault_of_a_scenario_file_cannot_be_written_down(least: Shown) -> None:
+
+    fault = type(least.script.faults[0])("answer", "tenant")
+    own = type("Own", (type(fault),), {"__module__": "scenarios_mine", "__qualname__": "Own"})("answer", "tenant")
+    with pytest.raises(InvalidInput, match="move it into an installed package"):
+        source(replace(least, script=replace(least.script, faults=(own,))))
