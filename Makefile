@@ -15,6 +15,7 @@ SEEDS ?= 1-5
 LEVELS ?= high
 VARIANTS ?= first
 export NAME A B ACROSS FORMAT
+export EXACT MUST_SEE ACCEPT JUNIT SUMMARY ANNOTATIONS BENCH TIMINGS BENCH_BASELINE BASELINES_DIR
 export SEED POLLUTION_LEVEL STACK STORE DATASET QUERIES VARIANT BLAME BACKEND REDIS_URL CHROMA_URL RESULTS_DIR
 export SCENARIOS_DIR
 
@@ -39,8 +40,8 @@ PARALLEL ?= --numprocesses auto --dist loadfile
 DOCKER_TESTS ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show report doctor claims sweep matrix power attribution mutants up down ps logs test \
-    test-docker check e2e promises bench install dev clean
+.PHONY: help scenario list compare show report baseline gate doctor claims sweep matrix power attribution mutants \
+    up down ps logs test test-docker check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -52,7 +53,9 @@ help: ## This list.
 	@echo
 	@echo "knobs of scenario: NAME VARIANT SEED POLLUTION_LEVEL=low|medium|high|0..1 STACK STORE DATASET QUERIES"
 	@echo "                   BACKEND REDIS_URL CHROMA_URL RESULTS_DIR   (a wrong value says what is allowed)"
-	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|json|html"
+	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|latex|json|html"
+	@echo "knobs of baseline: those of scenario, and ACCEPT='why a worse run is recorded' MUST_SEE=0.20"
+	@echo "knobs of gate:     NAME='a b' EXACT=1 MUST_SEE=0.20 JUNIT=file SUMMARY=file ANNOTATIONS=1 BENCH=folder"
 	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index TORCH_INDEX= CONSTRAINTS="
 
 scenario: $(STAMP) ## Play a scenario: NAME=, and the knobs below.
@@ -61,8 +64,14 @@ scenario: $(STAMP) ## Play a scenario: NAME=, and the knobs below.
 list: $(STAMP) ## The scenarios and their variants.
 	@$(TESTBED) list
 
-compare: $(STAMP) ## Two recorded runs side by side: A=, B= (folder, scenario or digest).
+compare: $(STAMP) ## Recorded runs side by side: A=, B= (folder, scenario or digest, @arm).
 	@$(TESTBED) compare "$$A" "$$B" --format "$$FORMAT" $(if $(ACROSS),--across "$$ACROSS")
+
+baseline: $(STAMP) ## Make a run what the gate holds later ones to: NAME=.
+	@$(TESTBED) baseline "$$NAME"
+
+gate: $(STAMP) ## Is anything worse than its baseline? NAME= for some only.
+	@$(TESTBED) gate $$NAME
 
 show: $(STAMP) ## A recorded run again: NAME= (folder, scenario or digest).
 	@$(TESTBED) show "$$NAME"

@@ -32,6 +32,17 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ResultsDir = Annotated[str, typer.Option("--results", envvar="RESULTS_DIR", help="Folder of results folders.")]
+BaselinesDir = Annotated[str, typer.Option("--baselines", envvar="BASELINES_DIR", help="Folder of the baselines.")]
+MustSee = Annotated[
+    str, typer.Option("--must-see", envvar="MUST_SEE", help="A drop of this size must be visible; 0.20 by default.")
+]
+
+
+class Ci(StrEnum):
+    """Whose workflow file is written."""
+
+    github = "github"
+    gitlab = "gitlab"
 
 
 class Form(StrEnum):
@@ -40,6 +51,7 @@ class Form(StrEnum):
     text = "text"
     markdown = "markdown"
     csv = "csv"
+    latex = "latex"
     json = "json"
     html = "html"
 
@@ -176,8 +188,10 @@ def repro(
 
 @app.command()
 def compare(
-    a: Annotated[str, typer.Argument(help="A run, as `testbed show` takes it.")],
-    b: Annotated[str, typer.Argument(help="The run to compare with it.")],
+    a: Annotated[
+        str, typer.Argument(help="Runs: as `testbed show` takes one, several with commas, or a folder of runs.")
+    ],
+    b: Annotated[str, typer.Argument(help="The runs to compare with them; <runs>@<arm> for one arm.")],
     across: Annotated[
         list[str] | None, typer.Option(help="Allow a difference on purpose: stack, store, seed or level.")
     ] = None,
@@ -185,18 +199,123 @@ def compare(
     page: Annotated[str, typer.Option("--out", help="Where the html page goes; into the results folder.")] = "",
     results: ResultsDir = "results",
 ) -> int:
-    """Two recorded runs side by side; refuses (exit 4) and says why when they must not be compared."""
-    from testbed.record.runs import find
+    """Recorded runs side by side, ask by ask; refuses (exit 4) and says why when they must not be compared."""
     from testbed.report.comparison import print_comparison
 
-    folders = (find(Path(results), a), find(Path(results), b))
     if form is Form.html:
+        from testbed.record.runs import find
         from testbed.report.html import write_comparison
 
+        folders = (find(Path(results), a), find(Path(results), b))
         where = Path(page) if page else None
         out().print(write_comparison(*folders, across=across or (), out=where, results=Path(results)), soft_wrap=True)
         return 0
-    return print_comparison(*folders, across=across or (), form=form.value, console=out())
+    return print_comparison(Path(results), a, b, across=across or (), form=form.value, console=out())
+
+
+@app.command()
+def baseline(
+    scenario: Annotated[str, typer.Argument(help="A scenario's name.")],
+    variant: Annotated[str, typer.Option(envvar="VARIANT", help="One of its variants; its first by default.")] = "",
+    seed: Annotated[str, typer.Option(envvar="SEED", help="An integer >= 0.")] = "42",
+    level: Annotated[str, typer.Option("--level", envvar="POLLUTION_LEVEL", help="As of `testbed run`.")] = "high",
+    stack: Annotated[str, typer.Option(envvar="STACK", help="As of `testbed run`.")] = "reference",
+    store: Annotated[str, typer.Option(envvar="STORE", help="As of `testbed run`.")] = "faiss",
+    dataset: Annotated[str, typer.Option(envvar="DATASET", help="As of `testbed run`.")] = "",
+    queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions are asked.")] = "400",
+    redis_url: Annotated[str, typer.Option(envvar="REDIS_URL", help="A server to use instead of a private one.")] = "",
+    chroma_url: Annotated[str, typer.Option(envvar="CHROMA_URL", help="A Chroma server to use.")] = "",
+    accept: Annotated[
+        str, typer.Option(envvar="ACCEPT", help="Why to record a run that is worse; kept in the file.")
+    ] = "",
+    must_see: MustSee = "",
+    baselines: BaselinesDir = "results/baselines",
+    results: ResultsDir = "results",
+    as_json: Json = False,
+) -> int:
+    """Play a run and make it what `testbed gate` holds later ones to; refuses, without a reason, what is worse."""
+    from testbed.diagnose.rerun import record
+    from testbed.report.gate import print_recorded
+    from testbed.report.progress import Progress
+    from testbed.run.knobs import settings, share_of
+
+    typed = {"VARIANT": variant, "SEED": seed, "POLLUTION_LEVEL": level, "STACK": stack, "STORE": store}
+    typed |= {"DATASET": dataset, "QUERIES": queries, "REDIS_URL": redis_url, "CHROMA_URL": chroma_url}
+    chosen = settings(scenario, typed | {"RESULTS_DIR": results})
+    with Progress(Console(stderr=True)) as progress:
+        found = record(
+            chosen, Path(baselines), accept=accept.strip(), must_see=share_of("MUST_SEE", must_see), progress=progress
+        )
+    return print_recorded(found, out(), accept=bool(accept), as_json=as_json)
+
+
+@app.command()
+def gate(
+    names: Annotated[list[str] | None, typer.Argument(help="Scenarios; all that have a baseline by default.")] = None,
+    queries: Annotated[str, typer.Option(envvar="QUERIES", help="The baseline's own by default.")] = "",
+    stack: Annotated[str, typer.Option(envvar="STACK", help="The baseline's own by default; see --across.")] = "",
+    store: Annotated[str, typer.Option(envvar="STORE", help="The baseline's own by default; see --across.")] = "",
+    across: Annotated[list[str] | None, typer.Option(help="Allow a difference on purpose: stack or store.")] = None,
+    redis_url: Annotated[str, typer.Option(envvar="REDIS_URL", help="A server to use instead of a private one.")] = "",
+    chroma_url: Annotated[str, typer.Option(envvar="CHROMA_URL", help="A Chroma server to use.")] = "",
+    exact: Annotated[
+        bool, typer.Option("--exact", envvar="EXACT", help="Fail when a deterministic stack's trace changed at all.")
+    ] = False,
+    must_see: MustSee = "",
+    junit: Annotated[str, typer.Option(envvar="JUNIT", help="Write JUnit XML to this file.")] = "",
+    summary: Annotated[str, typer.Option(envvar="SUMMARY", help="Append a Markdown summary to this file.")] = "",
+    annotations: Annotated[
+        bool, typer.Option("--annotations", envvar="ANNOTATIONS", help="Print annotations for GitHub Actions.")
+    ] = False,
+    bench: Annotated[str, typer.Option(envvar="BENCH", help="Write bench-*.json into this folder.")] = "",
+    timings: Annotated[str, typer.Option(envvar="TIMINGS", help="pytest-benchmark JSON of this tree.")] = "",
+    bench_baseline: Annotated[
+        str, typer.Option(envvar="BENCH_BASELINE", help="pytest-benchmark JSON to compare --timings with.")
+    ] = "",
+    baselines: BaselinesDir = "results/baselines",
+    results: ResultsDir = "results",
+    as_json: Json = False,
+) -> int:
+    """Play what has a baseline again: 0 nothing is worse, 1 something is, 3 a service failed, 4 could not tell."""
+    from testbed.diagnose import latency, rerun
+    from testbed.report import ci
+    from testbed.report.gate import print_decision
+    from testbed.report.progress import Progress
+    from testbed.run.knobs import queries_of, share_of
+
+    asked = rerun.Ask(
+        names=tuple(names or ()),
+        baselines=Path(baselines),
+        results_dir=Path(results),
+        queries=queries_of(queries) if queries.strip() else 0,
+        stack=stack.strip(),
+        store=store.strip(),
+        across=tuple(across or ()),
+        redis_url=redis_url,
+        chroma_url=chroma_url,
+        exact=exact,
+        must_see=share_of("MUST_SEE", must_see),
+    )
+    slower = latency.findings(bench_baseline, timings)
+    with Progress(Console(stderr=True)) as progress:
+        found = rerun.play(asked, progress, slower)
+    ci.write(found, junit=junit, summary=summary, bench=bench)
+    code = print_decision(found, out(), as_json=as_json)
+    if annotations:
+        ci.print_annotations(found)
+    return code
+
+
+@app.command()
+def init(
+    ci: Annotated[Ci, typer.Option("--ci", help="Which CI the workflow is for.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> int:
+    """Write a ready workflow that runs the gate on every change."""
+    from testbed.report import workflows
+
+    out().print(f"wrote {workflows.write(Path(), ci.value, force=force)}", soft_wrap=True)
+    return 0
 
 
 @app.command()

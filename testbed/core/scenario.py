@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from testbed.core.errors import unknown
-from testbed.core.ports import Change, Workload
+from testbed.core.ports import Change, Corpus, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ class Expect:
 class Variant:
     """One way in which the scenario's fault shows: its faults, its workload, its fixes, what is expected of it.
 
-    ``encoder`` is in force at the start; ``expands_questions`` is False for a service without query rewriting.
+    ``encoder`` is in force at the start ("": the stack has none); ``expands_questions`` is False for a service without
+    query rewriting.
     ``given`` is how this service is built, in every arm and at every level: a bounded cache, another way to stay fresh.
     """
 
@@ -54,13 +55,20 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A named pollution. ``variants[0]`` is what runs when none is asked for."""
+    """A named pollution. ``variants[0]`` is what runs when none is asked for.
+
+    A scenario about another kind of service brings its own: ``stack`` (``package.module:build``) with the ``layers``
+    that can be bypassed there, and ``corpus``, which makes the data set called ``dataset``.
+    """
 
     name: str
     summary: str
     dataset: str
     variants: tuple[Variant, ...]
     shows_versions: bool = False
+    stack: str = ""
+    layers: tuple[str, ...] = ()
+    corpus: Callable[[], Corpus] | None = None
 
     def variant(self, name: str) -> Variant | None:
         return next((v for v in self.variants if v.name == name), None)

@@ -48,9 +48,13 @@ class JudgedArm(NamedTuple):
 
 
 class Summarize:
-    """Judges a run from its folder: each arm once it is recorded, then all of them. One object per process."""
+    """Judges a run from its folder: each arm once it is recorded, then all of them. One object per process.
+
+    It remembers the claims that it read, from one arm to the next and over runs on the same data.
+    """
 
     def __init__(self) -> None:
+        self._lexicon: Any = None
         self._claims: ClaimReader | None = None
 
     @property
@@ -60,8 +64,8 @@ class Summarize:
     def arm(self, reader: RunReader, arm: str) -> JudgedArm:
         """One arm by itself, and what its parts said of their versions."""
         evidence = reader.evidence(arm)
-        if self._claims is None:
-            self._claims = scoring.claim_reader(evidence)
+        if self._claims is None or evidence.lexicon != self._lexicon:
+            self._lexicon, self._claims = evidence.lexicon, scoring.claim_reader(evidence)
         judgement = judge_arm(evidence, reader.timings(arm), reader=self._claims)
         return JudgedArm(judgement, versions.table(evidence))
 

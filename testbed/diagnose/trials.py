@@ -55,6 +55,8 @@ def cells(tier: Tier, only: Sequence[str] = (), scenarios_dir: Path | None = Non
     out = []
     for name in only or scenarios.names(scenarios_dir):
         scenario = scenarios.load(name, scenarios_dir)
+        if scenario.layers:  # of a stack of its own: the methods are compared over the same layers
+            continue
         told = [v for v in scenario.variants if v.expect.blame]  # "": what no bypass brings back has no layer to name
         if not told or (name in SLOW and not tier.slow and not only):
             continue

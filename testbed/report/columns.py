@@ -71,6 +71,26 @@ def to_csv(columns: Sequence[Column]) -> str:
     return out.getvalue()
 
 
+def to_latex(columns: Sequence[Column]) -> str:
+    """A ``tabular`` that needs no package."""
+    lines = [" & ".join(latex(c.name) for c in columns)]
+    lines += [" & ".join(map(latex, cells)) for cells in zip(*(c.cells for c in columns), strict=True)]
+    head, *body = (f"{line} \\\\\n" for line in lines)
+    aligned = "".join("r" if c.number else "l" for c in columns)
+    return f"\\begin{{tabular}}{{{aligned}}}\n\\hline\n{head}\\hline\n{''.join(body)}\\hline\n\\end{{tabular}}\n"
+
+
+_LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\^{}"}
+_LATEX |= {"<": r"\textless{}", ">": r"\textgreater{}"}
+
+
+def latex(text: str) -> str:
+    """Text as LaTeX prints it; a sign in front of a number becomes a minus, not a hyphen."""
+    if text[:1] in ("-", "+") and len(text) > 1:
+        return f"${text[0]}$" + latex(text[1:])
+    return "".join(_LATEX.get(c, c) for c in text)
+
+
 def number(value: float | None, digits: int = 3, *, signed: bool = False) -> str:
     """A number in a cell; "-" where it is not known."""
     if value is None or math.isnan(value):

@@ -62,6 +62,8 @@ class ArmRunner:
     def embed_ahead(self) -> None:
         """Embed what the arms will ask for, in long lists: they use every core, single questions one."""
         plan = self._plan
+        if not plan.variant.encoder:
+            return
         docs = [
             d.text
             for op in plan.ops
@@ -96,6 +98,7 @@ class ArmRunner:
             new_index=new_index,
             glossary=self._plan.corpus.glossary if variant.expands_questions else {},
             traced=traced,
+            learn=self._names.learn,
         )
 
     def _replay(self, arm: Arm, stack: Stack, ctx: RunContext, clock: LogicalClock, recorder: Recorder) -> None:
@@ -181,10 +184,23 @@ def probed(stack: Any, recorder: Recorder) -> Iterator[None]:
             stack.index = index
 
 
+BUILT_IN = {"reference": "testbed.stacks.reference:build", "llama-index": "testbed.stacks.llama_index:build"}
+
+
+def is_deterministic(stack: str) -> bool:
+    """Whether a stack says that the same seed gives the same trace: the built-in ones do.
+
+    A stack of the user's own does by ``DETERMINISTIC = True`` in the module of its build function.
+    """
+    if stack in BUILT_IN:
+        return True
+    builder(stack)  # says what is wrong with a stack that cannot be imported
+    return getattr(importlib.import_module(stack.partition(":")[0]), "DETERMINISTIC", False) is True
+
+
 def builder(stack: str) -> Callable[[Parts], Stack]:
     """The ``build`` function of a stack: a built-in one by name, or ``package.module:function``."""
-    known = {"reference": "testbed.stacks.reference:build", "llama-index": "testbed.stacks.llama_index:build"}
-    module_name, _, function = known.get(stack, stack).partition(":")
+    module_name, _, function = BUILT_IN.get(stack, stack).partition(":")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:

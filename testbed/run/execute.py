@@ -11,7 +11,7 @@ from testbed.record import manifest
 from testbed.record.folder import RunReader, RunWriter
 from testbed.run import plan as planning
 from testbed.run import services, workers
-from testbed.run.arms import Progress, builder
+from testbed.run.arms import Progress, builder, is_deterministic
 from testbed.run.settings import Settings
 from testbed.stacks.pipeline import LAYERS as LAYERS
 
@@ -49,6 +49,7 @@ def run_scenario(settings: Settings, judge: Judge, progress: Progress = lambda w
     HarnessError : any of them; a half-written folder stays behind and says so in its manifest.
     """
     plan = planning.make(settings, LAYERS)
+    settings = plan.settings
     builder(settings.stack)  # an unknown stack is told before anything starts
     with ExitStack() as open_now:
         service = open_now.enter_context(services.connect(settings.redis_url or None))
@@ -75,6 +76,11 @@ def run_scenario(settings: Settings, judge: Judge, progress: Progress = lambda w
         return writer.finish(content, rows)
 
 
+def preview(settings: Settings, judge: Judge) -> dict[str, Any]:
+    """The manifest that a run with these settings would start with; starts nothing and writes nothing."""
+    return described(planning.make(settings, LAYERS), judge, "")
+
+
 def described(plan: planning.Plan, judge: Judge, server: str) -> dict[str, Any]:
     """The manifest of a run that starts now."""
     settings = plan.settings
@@ -94,6 +100,7 @@ def described(plan: planning.Plan, judge: Judge, server: str) -> dict[str, Any]:
             "dataset": settings.dataset,
             "blame": settings.blame,
             "arms": list(settings.arms),
+            "deterministic": is_deterministic(settings.stack),
         },
         arms=[arm.name for arm in plan.arms],
         metrics=judge.versions,

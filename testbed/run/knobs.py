@@ -34,3 +34,14 @@ def queries_of(word: str) -> int:
     if not (word.isascii() and word.isdigit()):
         raise InvalidInput(f"QUERIES={word} must be a whole number from {MIN_QUERIES} to {MAX_QUERIES}")
     return int(word)
+
+
+def share_of(knob: str, word: str, usual: float = 0.20) -> float:
+    """A number above 0 and up to 1; ``usual`` where none is given."""
+    try:
+        share = float(word) if word.strip() else usual
+    except ValueError:
+        share = 0.0
+    if not 0.0 < share <= 1.0:
+        raise InvalidInput(f"{knob}={word} must be a number above 0 and up to 1")
+    return share

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from testbed.core import coalitions, digest
-from testbed.core.errors import unknown
+from testbed.core.errors import InvalidInput, Unavailable, unknown
 from testbed.core.evidence import DocRow, OpRow
 from testbed.core.ports import Corpus
 from testbed.core.scenario import Arm, Scenario, Variant, arm_named, arms_of, without
@@ -28,6 +28,7 @@ class Plan:
     ops: tuple[Op, ...]
     gold: Mapping[int, Gold]
     arms: tuple[Arm, ...]
+    layers: tuple[str, ...]
 
 
 def make(settings: Settings, layers: tuple[str, ...]) -> Plan:
@@ -36,7 +37,8 @@ def make(settings: Settings, layers: tuple[str, ...]) -> Plan:
     variant = scenario.variant(settings.variant) if settings.variant else scenario.variants[0]
     if variant is None:
         raise unknown(f"variant of {scenario.name}", settings.variant, [v.name for v in scenario.variants])
-    corpus = load_corpus(settings.dataset or scenario.dataset)
+    settings, layers = on_its_own_stack(scenario, settings), scenario.layers or layers
+    corpus = corpus_of(scenario, settings.dataset)
     ops = variant.workload.ops(corpus, settings.seed, settings.queries)
     source = scenarios.source(settings.scenario, settings.scenarios_dir)
     return Plan(
@@ -48,7 +50,29 @@ def make(settings: Settings, layers: tuple[str, ...]) -> Plan:
         ops=ops,
         gold=truth(corpus, ops),
         arms=chosen(variant, settings, layers),
+        layers=layers,
     )
+
+
+def on_its_own_stack(scenario: Scenario, settings: Settings) -> Settings:
+    """The settings with the scenario's own stack, where it has one: it takes no other."""
+    if not scenario.stack or settings.stack == scenario.stack:
+        return settings
+    if settings.stack != Settings("").stack:
+        raise InvalidInput(f"STACK={settings.stack}: {scenario.name} is about {scenario.stack} alone; leave STACK out")
+    return replace(settings, stack=scenario.stack)
+
+
+def corpus_of(scenario: Scenario, dataset: str) -> Corpus:
+    """The data set that was asked for, else the scenario's."""
+    if scenario.corpus is None:
+        return load_corpus(dataset or scenario.dataset)
+    if dataset not in ("", scenario.dataset):
+        raise InvalidInput(f"DATASET={dataset}: {scenario.name} brings its own data set; leave DATASET out")
+    try:
+        return scenario.corpus()
+    except ImportError as error:
+        raise Unavailable(f"{scenario.name} needs {error.name}; pip install 'rag-testbed[runner]'") from error
 
 
 def chosen(variant: Variant, settings: Settings, layers: tuple[str, ...]) -> tuple[Arm, ...]:

@@ -94,7 +94,7 @@ def script_of(plan: Plan, arm: Arm, kept: Set[int] | None = None, docs: Set[str]
 def reopened(described: Mapping[str, Any], arm: str, scenarios_dir: Path | None = None) -> tuple[Plan, Arm]:
     """The plan of the run with this manifest, made anew, and one of its arms."""
     plan = planning.make(recall.settings_of(described, scenarios_dir=scenarios_dir), LAYERS)
-    return plan, arm_named(arm, plan.variant, scenarios.fixes(scenarios_dir), LAYERS)
+    return plan, arm_named(arm, plan.variant, scenarios.fixes(scenarios_dir), plan.layers)
 
 
 def with_references(plan: Plan, ids: Set[str]) -> set[str]:

@@ -8,7 +8,6 @@ a folder: another one is told so, and a new one waits for what a killed one's pr
 
 from __future__ import annotations
 
-import copy
 import fcntl
 import gc
 import importlib.util
@@ -28,8 +27,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from testbed.core import digest
 from testbed.core.errors import HarnessError, InvalidInput, Unavailable
-from testbed.corpora.load import load as load_corpus
 from testbed.record import durable, manifest
+from testbed.run import plan as planning
 from testbed.run import scenarios, workers
 from testbed.run.arms import Progress
 from testbed.run.execute import Judge, run_scenario
@@ -109,7 +108,7 @@ class Sweep:
             for name, cell in missing.items():
                 yield name, *self._told(partial(self.make, name, cell))
             return
-        with _pool(min(self.n_workers, len(missing)), self.folder) as executor:
+        with _pool(min(self.n_workers, len(missing)), self.folder, self.judge) as executor:
             with _interrupts_held():
                 waiting = {executor.submit(_in_worker, self, n, cell): n for n, cell in missing.items()}
             try:
@@ -133,8 +132,7 @@ class Sweep:
         scratch = self.folder / "scratch" / name
         shutil.rmtree(scratch, ignore_errors=True)  # of a sweep that was killed
         try:
-            # A judge remembers what it read of one run's data: the next cell may be about other data.
-            value = self.measure.of(run_scenario(replace(cell, results_dir=scratch), copy.deepcopy(self.judge)))
+            value = self.measure.of(run_scenario(replace(cell, results_dir=scratch), self.judge))
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         told = {"format": FORMAT, "cell": name, "measure": self.measure.name, "settings": _knobs(cell), "value": value}
@@ -148,7 +146,7 @@ def fingerprint(cell: Settings, measure: str) -> str:
         {
             "settings": _knobs(cell),
             "scenario": digest.of_bytes(scenarios.source(cell.scenario, cell.scenarios_dir).read_bytes()),
-            "data": _data_digest(cell.dataset or scenarios.load(cell.scenario, cell.scenarios_dir).dataset),
+            "data": _data_digest(cell.scenario, cell.scenarios_dir, cell.dataset),
             "code": code_digest(),
             "stack": _stack_digest(cell.stack),
             "packages": manifest.packages(),
@@ -183,9 +181,9 @@ def _stack_digest(stack: str) -> str:
     return digest.of_bytes(Path(found.origin).read_bytes())
 
 
-@lru_cache(maxsize=8)
-def _data_digest(dataset: str) -> str:
-    return load_corpus(dataset).digest
+@lru_cache(maxsize=64)
+def _data_digest(scenario: str, scenarios_dir: Path | None, dataset: str) -> str:
+    return planning.corpus_of(scenarios.load(scenario, scenarios_dir), dataset).digest
 
 
 def _knobs(cell: Settings) -> dict[str, Any]:
@@ -237,10 +235,10 @@ def _interrupts_held() -> Iterator[None]:
 
 
 @contextmanager
-def _pool(n: int, folder: Path) -> Iterator[ProcessPoolExecutor]:
+def _pool(n: int, folder: Path, judge: Judge) -> Iterator[ProcessPoolExecutor]:
     """Worker processes that end with this one, however it ends."""
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(n, mp_context=context, initializer=_start, initargs=(folder,))
+    executor = ProcessPoolExecutor(n, mp_context=context, initializer=_start, initargs=(folder, judge))
     try:
         yield executor
     except BaseException:
@@ -251,8 +249,9 @@ def _pool(n: int, folder: Path) -> Iterator[ProcessPoolExecutor]:
     executor.shutdown()
 
 
-def _start(folder: Path) -> None:
-    global _working
+def _start(folder: Path, judge: Judge) -> None:
+    global _working, _judge
+    _judge = judge
     _working = (folder / "working").open("ab")
     fcntl.flock(_working, fcntl.LOCK_SH)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -262,10 +261,12 @@ def _start(folder: Path) -> None:
 
 
 def _in_worker(sweep: Sweep, name: str, cell: Settings) -> Any:
+    assert _judge is not None
     try:
-        return sweep.make(name, cell)
+        return replace(sweep, judge=_judge).make(name, cell)  # one for all cells: it remembers what it has read
     except SystemExit as told:  # SIGTERM: the run has cleaned up; the pool would take it for an outcome and go on
         os._exit(told.code if isinstance(told.code, int) else 1)
 
 
+_judge: Judge | None = None
 _working: BinaryIO | None = None  # open, and so locked, as long as this worker lives

@@ -9,14 +9,14 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from testbed.core import digest
 from testbed.core.errors import InvalidInput, Unavailable
@@ -31,6 +31,7 @@ from testbed.stacks.pipeline import LAYERS
 WORTH_WORKERS = 2000  # asks over all arms: below, starting processes costs more than it saves
 MAX_WORKERS = 4
 ENV = "TESTBED_WORKERS"
+T = TypeVar("T")
 
 
 class ArmJudge(Protocol):
@@ -151,6 +152,20 @@ def die_with_parent() -> None:
         os._exit(3)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def in_fresh_process(call: Callable[..., T], *arguments: Any) -> T:
+    """The result of a call in a new process: with another hash seed, unless PYTHONHASHSEED says which."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=die_with_parent) as executor:
+        try:
+            return executor.submit(call, *arguments).result()
+        except BrokenProcessPool as error:
+            raise Unavailable("the process that played a run a second time died; free some memory") from error
+        except BaseException:
+            for child in multiprocessing.active_children():
+                child.kill()
+            raise
 
 
 @contextmanager

@@ -190,6 +190,8 @@ def what_happened(before: Iterable[Container], after: Iterable[Container]) -> li
     out = []
     for was in before:
         c = now.get(was.service)
+        if c == was:
+            continue
         if c is None or c.id != was.id:
             out.append(f"{was.service}: its container was removed during the run")
         elif c.state != "running":

@@ -23,6 +23,7 @@ class Parts:
     build_encoder : name -> encoder
     new_index : an empty index of the store that was asked for
     glossary : per tenant, what its words stand for
+    learn : (array, what made it, what it was made of): how the trace calls an array of the stack's own making
     traced : wraps one tier of a cache so that the trace shows which tier served
     """
 
@@ -34,3 +35,4 @@ class Parts:
     new_index: Callable[[], Index]
     glossary: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     traced: Callable[[str, Cache], Cache] = lambda layer, cache: cache
+    learn: Callable[[Any, str, str], None] = lambda array, made_by, made_of: None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -36,16 +37,16 @@ def shown(text: str) -> list[Shown]:
     return found
 
 
-def make(words: str, home: Path) -> str:
+def make(words: str, home: Path, **knobs: str) -> str:
     """Standard output of a make command, with this Python in place of the virtual environment's.
 
     Results go below ``home`` and are named as if they were in the project's own folder.
     """
     stamps = re.findall(r"\.venv/\.installed\S*?(?=\s|\"|$)", _dry(words))
     old = [word for stamp in sorted(set(stamps)) for word in ("-o", stamp)]
-    env = environment(home, COLUMNS="100")
+    env = environment(home, COLUMNS="100", **knobs)
     done = subprocess.run(
-        ["make", "--no-print-directory", *old, f"PY={sys.executable}", *words.split()[1:]],
+        ["make", "--no-print-directory", *old, f"PY={sys.executable}", *shlex.split(words)[1:]],
         cwd=ROOT,
         env=env,
         capture_output=True,
@@ -60,7 +61,7 @@ def make(words: str, home: Path) -> str:
 
 def _dry(words: str) -> str:
     """What make would do, installation included."""
-    done = subprocess.run(["make", "-n", *words.split()[1:]], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(["make", "-n", *shlex.split(words)[1:]], cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout
 
 

@@ -20,7 +20,11 @@ def what_ran(folder: Path) -> Any:
     return json.loads((folder / "summary.json").read_text())["digest"]
 
 
-MEASURE = Measure("digest@1", what_ran)
+def means_of(folder: Path) -> Any:
+    return {name: arm["means"] for name, arm in json.loads((folder / "summary.json").read_text())["arms"].items()}
+
+
+MEASURE, MEANS = Measure("digest@1", what_ran), Measure("means@1", means_of)
 
 
 def cell(seed: int = 1, arms: tuple[str, ...] = ("clean",)) -> Settings:
@@ -39,6 +43,13 @@ def test_a_cell_is_what_a_single_run_is(swept: Path, tmp_path: Path) -> None:
     alone = run_scenario(replace(cell(2), results_dir=tmp_path), Summarize())
     (again,) = Sweep(swept, Summarize(), MEASURE).run([cell(2)])
     assert again.reused and again.value == what_ran(alone)
+
+
+def test_cells_on_other_data_are_judged_as_single_runs_are(tmp_path: Path) -> None:
+    cells = [cell(1), replace(cell(1), dataset="lifecycle"), cell(1, ("faulty",))]
+    done = Sweep(tmp_path / "s", Summarize(), MEANS).run(cells)
+    alone = [means_of(run_scenario(replace(c, results_dir=tmp_path / "r"), Summarize())) for c in cells]
+    assert [d.value for d in done] == alone
 
 
 def test_results_folders_of_cells_do_not_pile_up(swept: Path) -> None:

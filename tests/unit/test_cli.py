@@ -97,8 +97,12 @@ def test_an_empty_knob_is_as_good_as_none(call: Call, monkeypatch: pytest.Monkey
         (["run", "tenant-leak", "--sead", "1"], "No such option"),
         (["compare", "a"], "Missing argument"),
         (["compare", "a", "b", "--format", "pdf"], "'pdf'"),
+        (["gate", "tenant-lek"], "did you mean 'tenant-leak'?"),
+        (["gate", "--must-see", "2"], "MUST_SEE=2 must be a number above 0 and up to 1"),
+        (["baseline", "tenant-lek"], "did you mean 'tenant-leak'?"),
+        (["init", "--ci", "jenkins"], "'jenkins'"),
         (["show", "no-such-run"], "testbed list --runs"),
-        (["run", ""], "semantic-drift, tenant-leak, version-skew"),
+        (["run", ""], ", tenant-leak, "),
     ],
 )
 def test_a_typo_is_one_line_and_exit_code_2(call: Call, argv: list[str], says: str) -> None:
@@ -192,7 +196,7 @@ def test_show_refuses_a_run_that_was_changed(call: Call, tmp_path: Path) -> None
     assert "gold.jsonl" in one_line(err)
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "csv", "json"])
+@pytest.mark.parametrize("form", ["text", "markdown", "csv", "latex", "json"])
 def test_compare_prints_every_form(call: Call, tmp_path: Path, form: str) -> None:
     a, b = record(tmp_path / "results"), record(tmp_path / "results")
     code, out, _ = call("compare", str(a), str(b), "--format", form)
@@ -215,7 +219,7 @@ def test_version(call: Call) -> None:
     assert call("version")[1].strip() == __version__
 
 
-@pytest.mark.parametrize("command", ["run", "list", "show", "compare", "doctor", "version"])
+@pytest.mark.parametrize("command", ["run", "list", "show", "compare", "baseline", "gate", "init", "doctor", "version"])
 def test_every_command_explains_itself(call: Call, command: str) -> None:
     code, out, _ = call(command, "--help")
     assert code == 0 and command in out

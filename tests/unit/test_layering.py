@@ -21,7 +21,7 @@ LEVELS = (
     ("run",),
     ("diagnose",),
     ("report", "claims"),
-    ("cli",),
+    ("cli", "pytest_plugin"),
     ("__main__",),
 )
 LEVEL_OF = {part: number for number, parts in enumerate(LEVELS) for part in parts}
@@ -46,6 +46,7 @@ HOMES = {
     "orjson": ("record/rows.py",),
     "pyarrow": ("record/scores.py",),
     "pydantic": ("models/runner/",),
+    "pytest": ("pytest_plugin.py",),
     "redis": ("caches/redis.py", "run/services.py", "stores/text.py"),
     "rich": ("report/", "cli.py"),
     "safetensors": ("models/runner/",),

@@ -75,7 +75,7 @@ class Engine:
         policy: Policy | None = None,
         max_queue: int = 64,
         chunk: int = 1024,
-        prefix_cache: prefix.PrefixCache | None = None,
+        prefix_cache: prefix.Prefixes | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         if prefix_cache is not None and strategy != "full":

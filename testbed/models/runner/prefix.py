@@ -7,9 +7,9 @@ and a miss therefore run the same matrix products on the same shapes, and give t
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer, get_layer_types_and_kwargs
@@ -28,6 +28,24 @@ class _Block:
     proof: bytes
     outer: bytes
     slot: int
+
+
+class Rows(NamedTuple):
+    """One block as it is handed out: its keys and values, and what was said of them when they were put."""
+
+    layers: KeyValues  # per layer: (kv_heads, block, d)
+    label: Any = None
+
+
+class Prefixes(Protocol):
+    """What the engine asks of a prefix cache."""
+
+    @property
+    def block(self) -> int: ...
+    @property
+    def held_bytes(self) -> int: ...
+    def find(self, identity: Identity, ids: Sequence[int]) -> tuple[int, KeyValues]: ...
+    def put(self, identity: Identity, ids: Sequence[int], layers: KeyValues) -> None: ...
 
 
 class _Step(NamedTuple):
@@ -60,9 +78,10 @@ class PrefixCache:
         self._sound = TypedKeys()
         self._max_bytes, self._outer_bytes = max_bytes, outer_bytes
         self._blocks: OrderedDict[bytes, _Block] = OrderedDict()  # least recently used first
-        self._outer: OrderedDict[bytes, tuple[_Block, KeyValues]] = OrderedDict()
+        self._outer: OrderedDict[bytes, tuple[_Block, Rows]] = OrderedDict()
         self._pinned: set[bytes] = set()
         self._pool: KeyValues = []  # per layer: (slots, kv_heads, block, d)
+        self._labels: list[Any] = []  # of what is in each slot now, whoever believes what of it
         self._free: list[int] = []
         self._block_bytes = 0
 
@@ -79,9 +98,70 @@ class PrefixCache:
 
         At least the last token is never found: something has to be computed for the first logits.
         """
+        slots = self._slots_of(identity, ids, len(ids) - 1)
+        rows = (
+            [tuple(torch.cat([pool[s] for s in slots], 1) for pool in layer) for layer in self._pool] if slots else []
+        )
+        return len(slots) * self.block, [(k, v) for k, v in rows]
+
+    def take(self, identity: Identity, ids: Sequence[int]) -> list[Rows]:
+        """The known whole blocks at the beginning of a text, one by one, each with the label of what is in its slot."""
+        slots = self._slots_of(identity, ids, len(ids))
+        return [Rows([(k[s].clone(), v[s].clone()) for k, v in self._pool], self._labels[s]) for s in slots]
+
+    def put(self, identity: Identity, ids: Sequence[int], layers: KeyValues) -> None:
+        """Keep the whole blocks of a prompt whose keys and values (kv_heads, n, d) were computed from its start."""
+        n = layers[0][0].shape[1] if layers else 0
+        blocks = {}
+        for i in range(n // self.block):
+            rows = slice(i * self.block, (i + 1) * self.block)
+            blocks[i] = Rows([(k[:, rows], v[:, rows]) for k, v in layers])
+        self.put_blocks(identity, ids, blocks)
+
+    def put_blocks(self, identity: Identity, ids: Sequence[int], blocks: Mapping[int, Rows]) -> None:
+        """Keep some of the whole blocks of a text, by their place in it."""
+        if not blocks or not self._room(next(iter(blocks.values())).layers):
+            return
+        steps = list(self._steps(identity, ids, len(ids)))
+        for i, block in blocks.items():
+            step = steps[i]
+            if step.key in self._blocks:  # a text that has another one's name is not stored: the first one keeps it
+                continue
+            slot = self._slot()
+            if slot is None:
+                break
+            self._write(slot, block)
+            self._blocks[step.key] = _Block(step.tokens, step.proof, step.outer, slot)
+        for step in reversed(steps):
+            if step.key in self._blocks:
+                self._blocks.move_to_end(step.key)
+
+    def drop(self, identity: Identity, ids: Sequence[int]) -> None:
+        """Forget the last whole block of a text, in both tiers."""
+        *_, step = self._steps(identity, ids, len(ids))
+        block = self._blocks.pop(step.key, None)
+        if block is not None:
+            self._free.append(block.slot)
+        self._outer.pop(step.outer, None)
+
+    def fresh(self) -> PrefixCache:
+        """An empty cache with the same settings."""
+        other = PrefixCache(self._max_bytes, block=self.block, outer_bytes=self._outer_bytes)
+        other.keys, other.outer_keys = self.keys, self.outer_keys
+        other.checks_hits, other.pins = self.checks_hits, self.pins
+        return other
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._free += [b.slot for b in self._blocks.values()]
+        self._blocks.clear()
+        self._outer.clear()
+
+    def _slots_of(self, identity: Identity, ids: Sequence[int], n: int) -> list[int]:
+        """Where the known blocks among the first ``n`` tokens lie, up to the first one that is not known."""
         found: list[bytes] = []
         slots: list[int] = []
-        for step in self._steps(identity, ids, len(ids) - 1):
+        for step in self._steps(identity, ids, n):
             block = self._blocks.get(step.key)
             if block is None:
                 block = self._load_back(step)
@@ -95,36 +175,13 @@ class PrefixCache:
         for key in reversed(found):  # the deepest blocks become the oldest: a chain is cut at its end
             if key in self._blocks:
                 self._blocks.move_to_end(key)
-        rows = (
-            [tuple(torch.cat([pool[s] for s in slots], 1) for pool in layer) for layer in self._pool] if slots else []
-        )
-        return len(found) * self.block, [(k, v) for k, v in rows]
+        return slots
 
-    def put(self, identity: Identity, ids: Sequence[int], layers: KeyValues) -> None:
-        """Keep the whole blocks of a prompt whose keys and values (kv_heads, n, d) were computed from its start."""
-        if not layers or not self._room(layers):
-            return
-        steps = list(self._steps(identity, ids, layers[0][0].shape[1]))
-        for i, step in enumerate(steps):
-            if step.key in self._blocks:  # a text that has another one's name is not stored: the first one keeps it
-                continue
-            slot = self._slot()
-            if slot is None:
-                break
-            rows = slice(i * self.block, (i + 1) * self.block)
-            for pool, new in zip(self._pool, layers, strict=True):
-                for side in (0, 1):
-                    pool[side][slot] = new[side][:, rows]
-            self._blocks[step.key] = _Block(step.tokens, step.proof, step.outer, slot)
-        for step in reversed(steps):
-            if step.key in self._blocks:
-                self._blocks.move_to_end(step.key)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._free += [b.slot for b in self._blocks.values()]
-        self._blocks.clear()
-        self._outer.clear()
+    def _write(self, slot: int, block: Rows) -> None:
+        for pool, new in zip(self._pool, block.layers, strict=True):
+            for side in (0, 1):
+                pool[side][slot] = new[side]
+        self._labels[slot] = block.label
 
     def _steps(self, identity: Identity, ids: Sequence[int], n: int) -> Iterator[_Step]:
         key, outer, proof = (scheme.root(identity) for scheme in (self.keys, self.outer_keys, self._sound))
@@ -147,6 +204,7 @@ class PrefixCache:
                     for k, v in layers
                 ]  # fmt: skip
                 self._free = list(range(slots))[::-1]
+                self._labels = [None] * slots
         return bool(self._pool)
 
     def _slot(self) -> int | None:
@@ -165,7 +223,7 @@ class PrefixCache:
         if not limit:
             return
         rows = [(k[block.slot].clone(), v[block.slot].clone()) for k, v in self._pool]
-        self._outer[block.outer] = (block, rows)
+        self._outer[block.outer] = (block, Rows(rows, self._labels[block.slot]))
         self._outer.move_to_end(block.outer)
         while len(self._outer) > limit:
             self._outer.popitem(last=False)
@@ -180,9 +238,7 @@ class PrefixCache:
             return None
         self._outer.pop(step.outer, None)
         old, rows = entry
-        for pool, new in zip(self._pool, rows, strict=True):
-            for side in (0, 1):
-                pool[side][slot] = new[side]
+        self._write(slot, rows)
         block = _Block(old.tokens, old.proof, step.outer, slot)
         self._blocks[step.key] = block
         return block
@@ -217,7 +273,7 @@ def tapped_cache(model: Any) -> Cache:
 def prefill(
     model: Any,
     ids: Sequence[int],
-    prefix: PrefixCache,
+    prefix: Prefixes,
     identity: Identity,
     went_on: Callable[[], None] = lambda: None,
 ) -> tuple[torch.Tensor, Cache, int]:

@@ -65,18 +65,24 @@ def tiny(seed: int = 7) -> tuple[Any, Tokenizer]:
 
     The weights are drawn wider than usual, so that attention is peaked and every byte of the prompt moves the answer.
     """
+    model = random_llama(ByteTokenizer.vocabulary, seed, begin=ByteTokenizer.begin, end=ByteTokenizer.end)
+    return model, ByteTokenizer()
+
+
+def random_llama(vocabulary: int, seed: int, *, begin: int, end: int | None) -> Any:
+    """The model of ``tiny`` over any vocabulary."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=ByteTokenizer.vocabulary,
+        vocab_size=vocabulary,
         hidden_size=64,
         intermediate_size=128,
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=8192,
-        bos_token_id=ByteTokenizer.begin,
-        eos_token_id=ByteTokenizer.end,
+        bos_token_id=begin,
+        eos_token_id=end,
     )
     model: Any = LlamaForCausalLM(config)
     draw = torch.Generator().manual_seed(seed)
@@ -84,7 +90,7 @@ def tiny(seed: int = 7) -> tuple[Any, Tokenizer]:
         for tensor in model.parameters():
             if tensor.dim() > 1:
                 tensor.copy_(torch.randn(tensor.shape, generator=draw) * 0.2)
-    return model, ByteTokenizer()
+    return model
 
 
 def fingerprint(model: Any) -> str:

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from testbed.core.errors import InvalidInput
-from testbed.diagnose.significance import detectable, interval, resampled_means, sign_flip_p
+from testbed.diagnose.significance import (
+    detectable,
+    holm,
+    interval,
+    largest_of_all_p,
+    long_block,
+    pooled_means,
+    resampled_means,
+    sign_flip_p,
+    widened,
+)
 
 
 def noise(seed: int, n: int, memory: float = 0.0) -> np.ndarray:
@@ -88,3 +98,67 @@ def test_sign_flips_of_single_asks_agree_with_the_permutation_test_of_scipy() ->
         (values, np.zeros(10)), lambda a, b: np.mean(a - b), permutation_type="samples", vectorized=False
     ).pvalue  # exact: 2^10 sign patterns are fewer than its resamples
     assert sign_flip_p(values, seed=1, block=1, resamples=20_000) == pytest.approx(theirs, abs=0.01)
+
+
+@pytest.mark.parametrize("memory", [0.5, 0.8])
+def test_a_95_percent_interval_covers_the_true_mean_in_93_to_97_of_100_streams(memory: float) -> None:
+    n_streams, n_asks, burn_in = 3000, 400, 100
+    shocks = np.random.default_rng(11).normal(size=(n_asks + burn_in, n_streams))
+    values, last = np.empty_like(shocks), np.zeros(n_streams)
+    for place, shock in enumerate(shocks):
+        values[place] = last = memory * last + shock
+    found = [interval(stream, seed=seed) for seed, stream in enumerate(values[burn_in:].T)]
+    covered = sum(each.low <= 0.0 <= each.high for each in found) / n_streams
+    assert 0.93 <= covered <= 0.97
+
+
+def test_few_blocks_widen_the_interval_by_students_t() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    for n_asks, block in ((400, 40), (120, 40), (400, 1)):
+        n_blocks = n_asks / block
+        theirs = np.sqrt(n_blocks / (n_blocks - 1)) * stats.t.ppf(0.975, n_blocks - 1) / stats.norm.ppf(0.975)
+        assert widened(n_asks, block) == pytest.approx(theirs, rel=0.04)
+    assert [long_block(n) for n in (1, 12, 120, 400, 9999)] == [1, 4, 40, 40, 40]
+
+
+def test_holm_gives_what_the_textbook_example_gives() -> None:
+    # 0.01 x 4, 0.02 x 3, 0.03 x 2, 0.04 x 1, and none is smaller than one before it.
+    assert holm([0.03, 0.01, float("nan"), 0.04, 0.02])[:2] == pytest.approx([0.06, 0.04])
+    assert isnan(holm([0.5, float("nan")])[1])
+    assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert holm([]) == []
+
+
+def test_one_run_is_resampled_as_its_blocks_are_and_unscored_asks_are_left_out() -> None:
+    values = noise(4, 200) + 1.0
+    alone = pooled_means([values[None]], seed=1, name="x", resamples=300)
+    assert alone[:, 0] == pytest.approx(resampled_means(values[None], seed=1, name="x", block=40, resamples=300)[:, 0])
+    holes = values.copy()
+    holes[::2] = np.nan
+    assert pooled_means([holes[None]], seed=1, resamples=300).mean() == pytest.approx(values[1::2].mean(), abs=0.1)
+
+
+def test_runs_that_differ_make_a_pooled_mean_less_sure_than_one_long_run() -> None:
+    runs = [np.full((1, 100), level) for level in (0.0, 1.0, 2.0)]
+    means = pooled_means(runs, seed=1, resamples=2000)[:, 0]
+    assert means.mean() == pytest.approx(1.0, abs=0.06)
+    assert means.std() == pytest.approx(np.sqrt(2 / 3 / 3), rel=0.1)  # of the mean of three draws of 0, 1, 2
+
+
+def test_series_that_move_together_count_as_one_test_and_others_do_not() -> None:
+    rng = np.random.default_rng(3)
+    one, others = rng.normal(size=400) + 0.13, rng.normal(size=(20, 400))
+    together, apart = np.stack([one] * 20), np.vstack([one[None], others[1:]])
+    p = []
+    for series in (one[None], together, apart):
+        means = pooled_means([series], seed=5, resamples=2000, block=8)
+        p.append(float(largest_of_all_p(series.mean(axis=1), means, 1.0)[0]))
+    assert p[1] == pytest.approx(p[0], abs=0.005)
+    assert p[2] > 5 * p[0]
+
+
+def test_a_difference_without_any_spread_is_certain_or_none_at_all() -> None:
+    series = np.vstack([np.full(100, -0.5), np.zeros(100), noise(1, 100)])
+    means = pooled_means([series], seed=1, resamples=1000)
+    certain, none, _ = largest_of_all_p(series.mean(axis=1), means, 1.0)
+    assert certain == pytest.approx(1 / 1001) and none == 1.0

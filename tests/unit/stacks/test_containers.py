@@ -139,6 +139,11 @@ def test_the_harness_says_what_happened_to_a_service(after: Container | None, sa
     assert containers.what_happened([UP], [after] if after else []) == says
 
 
+def test_a_service_that_was_down_before_is_no_news() -> None:
+    stopped = dataclasses.replace(UP, state="exited", health="", exit_code=143)
+    assert containers.what_happened([stopped], [stopped]) == []
+
+
 def test_a_service_that_does_not_get_healthy_is_named_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
     told: dict[str, Any] = {
         "Id": "id1",

@@ -1,0 +1,96 @@
+"""What a gate and a comparison look at, ask by ask: scores and valid hits of a recorded arm as series."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isnan, nan
+
+import numpy as np
+
+from testbed.core.history import History
+from testbed.diagnose.significance import Floats
+from testbed.metrics import scores as scoring
+from testbed.metrics.faithfulness import FAITHFUL, TRUE
+from testbed.metrics.grounding import ANSWER_CONTAINMENT, LEXICAL_GROUNDING
+from testbed.metrics.serving import serve
+from testbed.record.folder import RunReader
+from testbed.record.scores import LABELS
+
+# nDCG and recall say what the reciprocal rank says; raw hit rates reward the bug.
+SCORES = (
+    scoring.RANKING[0].name,
+    FAITHFUL,
+    TRUE,
+    ANSWER_CONTAINMENT,
+    LEXICAL_GROUNDING,
+    scoring.LEAK_RATE,
+    scoring.STALE_RATE,
+    scoring.ABSTAINED,
+)
+_VALID = "valid hit rate("
+
+
+def valid_hit_rate(layer: str) -> str:
+    """The metric's name."""
+    return f"{_VALID}{layer})"
+
+
+def layer_of(metric: str) -> str:
+    """The layer that a metric is about; "" for one that is about what the asker got."""
+    return metric.removeprefix(_VALID).removesuffix(")") if metric.startswith(_VALID) else ""
+
+
+class Asks:
+    """Series of the arms of one run, in stream order, NaN where an ask is unscored."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self.reader = reader
+        self._rows: dict[str, list[Mapping[str, float]]] = {}
+        for row in reader.scores():
+            self._rows.setdefault(row["arm"], []).append(row)
+        # By digest of the trace.
+        self._histories: dict[str, History] = {}
+        self._valid_hits: dict[str, dict[str, Floats]] = {}
+
+    def scores(self, arm: str) -> dict[str, Floats]:
+        """Every metric that scored an ask of the arm."""
+        rows = self._rows.get(arm, [])
+        names = [name for name in (rows[0] if rows else ()) if name not in LABELS]
+        found = {n: np.array([nan if row[n] is None else row[n] for row in rows], dtype=np.float64) for n in names}
+        return {name: values for name, values in found.items() if not np.isnan(values).all()}
+
+    def gated(self, arm: str) -> dict[str, Floats]:
+        """The scores that a gate holds a stack to, and the valid hit rate of each cache."""
+        scores = self.scores(arm)
+        return {name: scores[name] for name in SCORES if name in scores} | self.valid_hits(arm)
+
+    def valid_hits(self, arm: str) -> dict[str, Floats]:
+        """By metric: the share of an ask's lookups in a layer that were valid hits; NaN where it made none."""
+        digest = self.reader.manifest["arm_digests"][arm]
+        if digest not in self._valid_hits:
+            self._valid_hits[digest] = self._count(self.history(arm))
+        return self._valid_hits[digest]
+
+    def _count(self, history: History) -> dict[str, Floats]:
+        place = {op: number for number, op in enumerate(history.asks)}
+        counts: dict[str, Floats] = {}
+        for served in serve(history).lookups:
+            count = counts.setdefault(served.layer, np.zeros((2, len(place))))
+            count[:, place[served.op]] += served.outcome == "fresh", 1
+        with np.errstate(invalid="ignore"):
+            return {valid_hit_rate(layer): count[0] / count[1] for layer, count in sorted(counts.items())}
+
+    def history(self, arm: str) -> History:
+        """The history of an arm; arms with the same trace share it."""
+        digest = self.reader.manifest["arm_digests"][arm]
+        if digest not in self._histories:
+            self._histories[digest] = History(self.reader.evidence(arm))
+        return self._histories[digest]
+
+    def labels(self, arm: str) -> list[tuple[object, ...]]:
+        """What was asked, to tell whether two arms can be paired."""
+        return [tuple(row[name] for name in LABELS if name != "arm") for row in self._rows.get(arm, ())]
+
+
+def scored(series: Floats) -> int:
+    return sum(not isnan(value) for value in series)

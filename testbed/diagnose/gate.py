@@ -1,0 +1,537 @@
+"""Whether a run is worse than the one that its baseline remembers: rules, in the order in which they are asked.
+
+comparable    same scenario, data, questions, truth and metric versions; else the baseline is stale (could not tell)
+determinism   a stack that says so gives the same trace twice; the same trace gives the same scores
+invariants    nothing is violated that was not
+expect        what the scenario promised and kept, it still keeps
+metric        nothing is worse by more than its tolerance and significantly so, ask by ask, over all scenarios
+coverage      what was scored still is, what could be told still can be
+power         enough questions to see a drop worth seeing
+
+``judge`` looks at one run, ``decide`` at all of them, because significance is adjusted for their number.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isnan, nan
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from testbed.core.history import Ask
+from testbed.core.scenario import Expect
+from testbed.diagnose.asks import SCORES, Asks, layer_of, scored
+from testbed.diagnose.contrast import SAME, Contrast, Name, Pair, contrasts, is_lower_better, over_scenarios
+from testbed.diagnose.expectations import check_expect
+from testbed.record import baseline
+from testbed.record.baseline import ArmRecord, Cell
+from testbed.record.compare import AXES
+from testbed.record.folder import RunReader, slug
+
+Rule = Literal["run", "comparable", "determinism", "invariants", "expect", "metric", "coverage", "power", "latency"]
+Outcome = Literal["failed", "unknown", "noted"]
+RULES: tuple[Rule, ...] = (
+    "run",
+    "comparable",
+    "determinism",
+    "invariants",
+    "expect",
+    "metric",
+    "coverage",
+    "power",
+    "latency",
+)
+
+TOLERANCE, NO_TOLERANCE = 0.02, 0.0
+NEVER_WORSE = ("leak rate", "stale rate")
+MUST_SEE = 0.20  # a drop of this size must be visible with 80 % power, or the gate says that it could not tell
+FEWEST_SCORED = 100
+LOST_COVERAGE = 0.10  # share of the scored asks that may become unscored
+PASSED, REGRESSED, FAILED, COULD_NOT_TELL = 0, 1, 3, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a rule has to say of an arm. ``failed`` is a regression, ``unknown`` could not be told.
+
+    ``witness`` is the first case of it, in words. ``contrast`` has the numbers of a metric.
+    """
+
+    rule: Rule
+    outcome: Outcome
+    arm: str
+    text: str
+    layer: str = ""
+    metric: str = ""
+    witness: str = ""
+    contrast: Contrast | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One cell of a baseline and what was found when it was played again.
+
+    ``pairs`` are then and now of every metric, ``stands`` the arm of the run that stands for each arm of the baseline.
+    ``same_trace`` is True when every arm's trace is the baseline's, event for event. ``code`` is the exit code of an
+    error that kept the run from being played. ``sees`` is the smallest drop that would have been seen.
+    """
+
+    scenario: str
+    cell: Cell
+    findings: tuple[Finding, ...]
+    folder: Path | None = None
+    digest: str = ""
+    same_trace: bool = False
+    sees: float = nan
+    pairs: Mapping[Name, Pair] = field(default_factory=dict)
+    asks: Asks | None = None
+    stands: Mapping[str, str] = field(default_factory=dict)
+    code: int = 0
+
+    @property
+    def group(self) -> str:
+        """Seeds of one variant are judged together."""
+        cell = self.cell
+        rest = (cell.level, cell.queries, cell.stack, cell.store, cell.dataset)
+        return f"{self.scenario}/{cell.variant}/{'/'.join(map(str, rest))}"
+
+    def outcome(self) -> Outcome | Literal["passed"]:
+        found = {f.outcome for f in self.findings}
+        return "failed" if "failed" in found else "unknown" if "unknown" in found else "passed"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """All of a gate's cells, with the findings that need all of them; and the scenarios that have no baseline."""
+
+    cells: tuple[Judged, ...]
+    contrasts: Mapping[str, Sequence[Contrast]] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    others: tuple[Finding, ...] = ()
+
+    def findings(self, outcome: Outcome) -> list[tuple[Judged | None, Finding]]:
+        own: list[tuple[Judged | None, Finding]] = [(None, f) for f in self.others if f.outcome == outcome]
+        return [*((c, f) for c in self.cells for f in c.findings if f.outcome == outcome), *own]
+
+    @property
+    def code(self) -> int:
+        """A regression is one, whatever else failed; then what was not there; then what could not be told."""
+        if self.findings("failed"):
+            return REGRESSED
+        broken = max((cell.code for cell in self.cells), default=0)
+        return broken or (COULD_NOT_TELL if self.findings("unknown") else PASSED)
+
+
+# -- recording a cell --------------------------------------------------------------------------------------------------
+
+
+def cell_of(reader: RunReader, *, tolerance: Mapping[str, float] | None = None, accepted: str = "") -> Cell:
+    """The cell that holds later runs to this one. ``tolerance``: by metric, what an older cell was edited to."""
+    asks, summary, described = Asks(reader), reader.summary, reader.manifest
+    digests = described["arm_digests"]
+    clean = {m: baseline.packed(list(v)) for m, v in asks.gated("clean").items()} if "clean" in digests else {}
+    arms = {}
+    for arm in reader.arms:
+        row = summary["arms"][arm]
+        if row["status"] != "ok":
+            arms[arm] = ArmRecord(row["status"], digests[arm])
+            continue
+        series = {m: baseline.packed(list(v)) for m, v in asks.gated(arm).items()} if is_gated(arm) else {}
+        arms[arm] = ArmRecord(
+            "ok",
+            digests[arm],
+            holds(row),
+            {m: None if v is None else round(v, 6) for m, v in row["means"].items()},
+            series if arm == "clean" else baseline.shared(series, clean),
+        )
+    metrics = sorted({m for record in arms.values() for m in record.series})
+    return Cell(
+        variant=described["variant"],
+        seed=described["seed"],
+        level=described["level"],
+        dataset=described["settings"].get("dataset", ""),
+        queries=described["settings"]["queries"],
+        stack=described["settings"]["stack"],
+        store=described["settings"]["store"],
+        deterministic=bool(described["settings"].get("deterministic")),
+        made_from=made_from(described),
+        digest=reader.digest,
+        promise=tuple(broken_promises(summary)),
+        tolerance={m: usual_tolerance(m) for m in metrics} | dict(tolerance or {}),
+        arms=arms,
+        accepted=accepted,
+    )
+
+
+def is_gated(arm: str) -> bool:
+    """Whether an arm's metrics may not fall: a faulty stack is there to be bad, and its cures must not get worse."""
+    return arm == "clean" or arm.startswith(("clean+", "faulty+"))
+
+
+def usual_tolerance(metric: str) -> float:
+    return NO_TOLERANCE if metric in NEVER_WORSE else TOLERANCE
+
+
+def holds(row: Mapping[str, Any]) -> dict[str, bool | None]:
+    return {v["invariant"]: v["holds"] for v in row.get("verdicts", ())}
+
+
+def made_from(described: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be the same for two runs to be the same experiment. The last two are known once a run is recorded."""
+    files = described.get("files", {})
+    known = {
+        "scenario": described["scenario_digest"],
+        "data": described["data"],
+        "metrics": described["metrics"],
+        "questions": files.get("ops.jsonl"),
+        "truth": files.get("gold.jsonl"),
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def broken_promises(summary: Mapping[str, Any]) -> list[str]:
+    """What the scenario promises and this run does not show, whether or not runs of its size are held to it."""
+    told = summary["expect"]
+    expect = Expect(
+        summary.get("metric", told["metric"]),
+        told["drop_at_least"],
+        told["blame"],
+        tuple(told["cured_by"]),
+        tuple(told["violates"]),
+    )
+    ran = {arm: row for arm, row in summary["arms"].items() if row["status"] == "ok"}
+    means = {arm: nan if (v := row["means"].get(expect.metric)) is None else v for arm, row in ran.items()}
+    layers = [arm.removeprefix("faulty-without:") for arm in summary["order"] if arm.startswith("faulty-without:")]
+    return check_expect(expect, means, {arm: holds(row) for arm, row in ran.items()}, layers)
+
+
+# -- one run -----------------------------------------------------------------------------------------------------------
+
+
+def stale(scenario: str, cell: Cell, described: Mapping[str, Any], across: Collection[str] = ()) -> list[Finding]:
+    """What makes the baseline stale, by the manifest of a run, or of one that would start now."""
+    now = made_from(described)
+    changed = [what for what, then in _flat(cell.made_from).items() if what in (f := _flat(now)) and f[what] != then]
+    changed += [what for what in _flat(now) if what.startswith("metric ") and what not in _flat(cell.made_from)]
+    changed += [what for what in _flat(cell.made_from) if what.startswith("metric ") and what not in _flat(now)]
+    command = baseline.refresh(scenario, cell)
+    found = []
+    if changed:
+        what = ", ".join(changed)
+        text = f"stale baseline: changed since it was recorded: {what}; look at what changed, then: {command}"
+        found.append(Finding("comparable", "unknown", "", text))
+    allowed = {name for axis in across for name in AXES[axis]}
+    for name in ("stack", "store", "queries"):
+        then, is_now = getattr(cell, name), described["settings"][name]
+        if then == is_now or f"settings.{name}" in allowed:
+            continue
+        if name == "queries" and is_now < then:
+            text = (
+                f"too few queries: QUERIES={is_now} cannot be compared with the {then} of the baseline; unset QUERIES"
+            )
+            found.append(Finding("power", "unknown", "", text))
+        else:
+            knob = name.upper()
+            text = f"{knob}={is_now} is not the baseline's {knob}={then}; unset {knob}, or: {command}"
+            found.append(Finding("comparable", "unknown", "", text))
+    return found
+
+
+def _flat(made: Mapping[str, Any]) -> dict[str, Any]:
+    named = {"scenario": "the scenario's file", "questions": "the questions (workload)", "truth": "the truth"}
+    flat = {told: made[name] for name, told in named.items() if name in made}
+    flat |= {f"data {name}": value for name, value in made["data"].items()}
+    return flat | {f"metric {name} (version)": version for name, version in made["metrics"].items()}
+
+
+def judge(
+    scenario: str,
+    cell: Cell,
+    reader: RunReader,
+    *,
+    twin: Mapping[str, Path] | None = None,
+    across: Collection[str] = (),
+    must_see: float = MUST_SEE,
+    exact: bool = False,
+    as_clean: str = "clean",
+) -> Judged:
+    """Every rule but the one that needs all scenarios; ``decide`` adds that.
+
+    Parameters
+    ----------
+    twin : the trace of each arm that was played a second time
+    across : axes that may differ on purpose (see ``record.compare.AXES``)
+    must_see : size of the drop that must be visible
+    exact : any change of a deterministic stack's trace is a failure, not a note
+    as_clean : the arm of the run that stands for the clean one; with another than ``clean``, only it is judged
+    """
+    found = stale(scenario, cell, reader.manifest, across)
+    if found:
+        return Judged(scenario, cell, tuple(found), reader.folder, reader.digest)
+    asks = Asks(reader)
+    stands = {arm: arm for arm in cell.arms} if as_clean == "clean" else {"clean": as_clean}
+    digests = reader.manifest["arm_digests"]
+    moved = [arm for arm, now in stands.items() if digests.get(now) != cell.arms[arm].digest]
+    sees = seen(cell, reader.summary)
+    findings = [
+        *_same_twice(reader, twin or {}),
+        *_exactly(cell, asks, stands, moved, exact),
+        *_violations(cell, reader.summary, stands),
+    ]
+    if as_clean == "clean":
+        findings += [*_promises(cell, reader.summary), *_power(cell, asks, sees, must_see)]
+    pairs = _pairs(cell, asks, stands, moved)
+    findings += _coverage(pairs)
+    return Judged(
+        scenario,
+        cell,
+        tuple(findings),
+        reader.folder,
+        reader.digest,
+        same_trace=not moved,
+        sees=sees,
+        pairs=pairs,
+        asks=asks,
+        stands=stands,
+    )
+
+
+def _same_twice(reader: RunReader, twin: Mapping[str, Path]) -> list[Finding]:
+    """Same seed, same trace: arms that were played twice in a row."""
+    found = []
+    for arm, other in twin.items():
+        mine = reader.folder / "arms" / slug(arm) / "trace.jsonl"
+        first = first_difference(mine.read_bytes(), other.read_bytes())
+        if first is not None:
+            layer, told = first
+            text = f"the same seed gave another trace when {arm} was played a second time, first at {told}"
+            found.append(Finding("determinism", "failed", arm, text, layer=layer, witness=told))
+    return found
+
+
+def first_difference(a: bytes, b: bytes) -> tuple[str, str] | None:
+    """Layer and words of the first event in which two traces differ; None when they are the same."""
+    if a == b:
+        return None
+    left, right = a.splitlines(), b.splitlines()
+    at = next((i for i, (x, y) in enumerate(zip(left, right, strict=False)) if x != y), min(len(left), len(right)))
+    events = [json.loads(side[at]) if at < len(side) else None for side in (left, right)]
+    event = events[0] or events[1] or {}
+    told = [f"{e['layer']} {e['kind']}" if e else "the end" for e in events]
+    same = "with another value" if told[0] == told[1] else f"against {told[1]}"
+    return str(event.get("layer", "")), f"op {event.get('op')} ({told[0]} {same})"
+
+
+def _exactly(cell: Cell, asks: Asks, stands: Mapping[str, str], moved: Sequence[str], exact: bool) -> list[Finding]:
+    """What can be said without any statistics, of a stack that says of itself that it is deterministic."""
+    if not cell.deterministic:
+        return []
+    found = []
+    for arm, now in stands.items():
+        if arm in moved or not cell.arms[arm].series:
+            continue
+        then = {metric: baseline.packed(values) for metric, values in cell.series(arm).items()}
+        scores = {m: v for m, v in asks.scores(now).items() if m in SCORES}
+        other = sorted(m for m, v in scores.items() if then.get(m) != baseline.packed(list(v)))
+        if other:
+            text = f"the trace is the same but {', '.join(other)} is not: a metric changed without a new version"
+            found.append(Finding("determinism", "failed", arm, text, metric=other[0]))
+    if moved:
+        text = f"behaves differently than the baseline's: {len(moved)} of {len(stands)} arms have another trace"
+        found.append(Finding("determinism", "failed" if exact else "noted", moved[0], text))
+    return found
+
+
+def _violations(cell: Cell, summary: Mapping[str, Any], stands: Mapping[str, str]) -> list[Finding]:
+    found = []
+    for arm, now in stands.items():
+        then, row = cell.arms[arm], summary["arms"].get(now, {"status": "missing"})
+        if row["status"] != then.status:
+            why = f": {row['why']}" if row.get("why") else ""
+            text = f"{arm} was {then.status} and is {row['status']} now{why}"
+            found.append(Finding("invariants", "failed" if then.status == "ok" else "noted", arm, text))
+            continue
+        for verdict in row.get("verdicts", ()):
+            name = verdict["invariant"]
+            before = then.holds.get(name)
+            if verdict["holds"] is False and before is not False:
+                witness = verdict["witness"] or {}
+                text = f"{name} is violated {verdict['violations']} times and was not"
+                found.append(
+                    Finding(
+                        "invariants",
+                        "failed",
+                        arm,
+                        text,
+                        layer=witness.get("layer", ""),
+                        metric=name,
+                        witness=witness.get("story", ""),
+                    )
+                )
+            elif verdict["holds"] is None and before is True:
+                text = f"{name} held and cannot be told now: {verdict['why']}"
+                found.append(Finding("coverage", "unknown", arm, text, metric=name))
+    return found
+
+
+def _promises(cell: Cell, summary: Mapping[str, Any]) -> list[Finding]:
+    known = {_without_numbers(text) for text in cell.promise}
+    new = [text for text in broken_promises(summary) if _without_numbers(text) not in known]
+    metric, blamed = summary.get("metric", ""), summary["expect"]["blame"]
+    return [
+        Finding("expect", "failed", text.partition(":")[0], f"no longer as promised: {text}", blamed, metric)
+        for text in new
+        if not text.startswith("clean: violates")  # told as a violation, with its witness
+    ]
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"\d[\d.]*", "#", text)
+
+
+def _pairs(cell: Cell, asks: Asks, stands: Mapping[str, str], moved: Collection[str]) -> dict[Name, Pair]:
+    """Then and now of every gated metric; of an arm whose trace is the same, the same series twice."""
+    pairs = {}
+    for arm, now in stands.items():
+        if not cell.arms[arm].series:
+            continue
+        then = cell.series(arm)
+        current = asks.gated(now) if arm in moved else {}
+        for metric, values in then.items():
+            a = np.array(values)
+            if arm not in moved:
+                b = a
+            elif metric in current and len(current[metric]) == len(a):
+                # Rounded as the baseline is, so that what is the same stays the same.
+                b = np.array(baseline.unpacked(baseline.packed(list(current[metric]))))
+            else:
+                b = np.full(len(a), nan)
+            pairs[Name(arm, metric)] = Pair(a, b)
+    return pairs
+
+
+def _coverage(pairs: Mapping[Name, Pair]) -> list[Finding]:
+    """Scores that can no longer be given. A cache may well be asked less often: that is no loss."""
+    found = []
+    for name, pair in pairs.items():
+        then, now = scored(pair.a), scored(pair.b)
+        if not layer_of(name.metric) and now < then * (1 - LOST_COVERAGE):
+            text = f"{name.metric} is scored at {now} asks, and was at {then}: nothing can be said of the others"
+            found.append(Finding("coverage", "unknown", name.arm, text, metric=name.metric))
+    return found
+
+
+def seen(cell: Cell, summary: Mapping[str, Any]) -> float:
+    """The smallest drop that this many questions show with 80 % power; NaN when there is nothing to tell it by.
+
+    The scenario's own fault tells how losses are spread over the stream: with a share ``s`` of lost asks, errors grow
+    with ``sqrt(s (1 - s))``. This gives the share at which the drop is as large as what can just be detected.
+    """
+    metric = summary.get("metric", "")
+    found = summary.get("deltas", {}).get("faulty", {}).get(metric)
+    if not found or found["mean"] is None or not 0.0 < abs(found["mean"]) < 1.0:
+        return nan
+    share = abs(found["mean"])
+    ratio = found["detectable"] ** 2 / (share * (1 - share))
+    return float(ratio / (1 + ratio))
+
+
+def _power(cell: Cell, asks: Asks, sees: float, must_see: float) -> list[Finding]:
+    metric = asks.reader.summary.get("metric", "")
+    n = scored(asks.scores("clean").get(metric, np.array([])))
+    advice = f"more QUERIES, then: {baseline.refresh(asks.reader.manifest['scenario'], replace(cell, queries=400))}"
+    if n < FEWEST_SCORED:
+        text = f"too few queries: {n} asks are scored, fewer than {FEWEST_SCORED}; {advice}"
+        return [Finding("power", "unknown", "clean", text, metric=metric)]
+    if not isnan(sees) and sees > must_see:
+        text = f"too few queries: a drop of {metric} is seen from {sees:.3f} up, not from {must_see:g}; {advice}"
+        return [Finding("power", "unknown", "clean", text, metric=metric)]
+    return []
+
+
+# -- all runs ----------------------------------------------------------------------------------------------------------
+
+
+def decide(cells: Sequence[Judged], *, without: Sequence[str] = (), others: Sequence[Finding] = ()) -> Decision:
+    """Add what needs all of them: which metrics fell, by more than chance explains among so many."""
+    groups: dict[str, list[Judged]] = {}
+    for judged in cells:
+        if judged.pairs:
+            groups.setdefault(judged.group, []).append(judged)
+    compared = {
+        group: contrasts([j.pairs for j in members], seed=members[0].cell.seed, name=f"gate/{group}")
+        for group, members in groups.items()
+    }
+    compared = over_scenarios(compared)
+    out = []
+    for judged in cells:
+        found = list(judged.findings)
+        if judged.pairs and groups[judged.group][0] is judged:
+            found += _fallen(groups[judged.group], compared[judged.group])
+        found.sort(key=lambda f: (f.outcome == "noted", RULES.index(f.rule)))
+        out.append(replace(judged, findings=tuple(found)))
+    return Decision(tuple(out), compared, tuple(without), tuple(others))
+
+
+def _fallen(members: Sequence[Judged], rows: Sequence[Contrast]) -> list[Finding]:
+    """Metrics that are worse by more than their tolerance: failures where that is significant, notes where not."""
+    found = []
+    for row in rows:
+        allowed = min(m.cell.tolerance.get(row.name.metric, usual_tolerance(row.name.metric)) for m in members)
+        if isnan(row.loss) or row.loss <= allowed + SAME:
+            continue
+        layer, witness = _where(members, row)
+        low, high = row.interval.low, row.interval.high
+        way = "rose" if is_lower_better(row.name.metric) else "fell"
+        text = (
+            f"{row.name.metric} {way} by {row.loss:.3f}, {row.a:.3f} -> {row.b:.3f}"
+            f" (95 % interval of the difference {low:+.3f} to {high:+.3f}, tolerance {allowed:g}, p {row.p_holm:.4f})"
+        )
+        if not row.significant:
+            text += ": not significant"
+        found.append(
+            Finding(
+                "metric",
+                "failed" if row.significant else "noted",
+                row.name.arm,
+                text,
+                layer=layer,
+                metric=row.name.metric,
+                witness=witness if row.significant else "",
+                contrast=row,
+            )
+        )
+    return found
+
+
+def _where(members: Sequence[Judged], row: Contrast) -> tuple[str, str]:
+    """The layer that served most of the asks that got worse, and the first of them in words."""
+    sign = 1 if is_lower_better(row.name.metric) else -1
+    served: dict[str, int] = {}
+    witness = ""
+    for judged in members:
+        assert judged.asks is not None
+        pair = judged.pairs[row.name]
+        history = judged.asks.history(judged.stands[row.name.arm])
+        for place, ask in enumerate(history.asks.values()):
+            if sign * (pair.b[place] - pair.a[place]) > SAME:
+                served[ask.via] = served.get(ask.via, 0) + 1
+                texts = history.evidence.texts
+                witness = witness or _story(ask, row.name.metric, pair, place, texts, judged.cell.seed)
+    worst = max(sorted(served), key=lambda layer: served[layer], default="")
+    return layer_of(row.name.metric) or ("index" if worst == "none" else worst), witness
+
+
+def _story(ask: Ask, metric: str, pair: Pair, place: int, texts: Mapping[str, str], seed: int) -> str:
+    who = f"tenant {ask.op.tenant} asked" if ask.op.tenant else "asked"
+    how = "no cache served it" if ask.via == "none" else f"served by the {ask.via} cache"
+    question = texts.get(ask.op.text, ask.op.id)
+    return (
+        f'op {ask.op.index} (seed {seed}): {who} "{question}": {metric} {pair.a[place]:.3g} -> {pair.b[place]:.3g},'
+        f" {how}"
+    )
