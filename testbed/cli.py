@@ -451,7 +451,7 @@ def _outcomes(grid: list[Any], folder: Path) -> Any:
 @app.command()
 def attribution(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Of these scenarios only.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="All variants, eight seeds: hours.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="All variants, four seeds, two levels: hours.")] = False,
     results: ResultsDir = "results",
 ) -> int:
     """How often blame by replay, and the published heatmap, name the layer that was really broken."""
