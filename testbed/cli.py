@@ -246,7 +246,7 @@ def baseline(
         found = record(
             chosen, Path(baselines), accept=accept.strip(), must_see=share_of("MUST_SEE", must_see), progress=progress
         )
-    return print_recorded(found, out(), accept=bool(accept), as_json=as_json)
+    return print_recorded(found, out(), as_json=as_json)
 
 
 @app.command()
