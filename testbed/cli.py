@@ -366,6 +366,19 @@ def claims(
     return 0
 
 
+@app.command("compile-report")
+def compile_report(
+    storm: Annotated[bool, typer.Option("--storm", help="Shapes that drift: a recompile storm, and what calms it.")] = False,
+    twice: Annotated[bool, typer.Option("--twice", help="Two fresh processes, one after the other, on an empty cache folder.")] = False,
+    as_json: Json = False,
+) -> int:
+    """What torch.compile did for a toy model: graphs, hits, recompiles with their reason, disk caches."""
+    from testbed.run import compile_report as reporting
+
+    print(reporting.text(storm=storm, twice=twice, as_json=as_json))
+    return 0
+
+
 @app.command()
 def sweep(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all by default.")] = None,
