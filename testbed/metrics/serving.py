@@ -221,9 +221,8 @@ def layer_of(metric: str) -> str:
 
 def rates(serving: Serving, metric: str) -> dict[int, float]:
     """By ask that reached the layer, the share of its lookups there that were hits: any, valid or bad ones."""
-    counted = (
-        ("fresh",) if metric.startswith("valid") else BAD if metric.startswith("bad") else ("fresh", "unknown", *BAD)
-    )
+    which = metric.partition("hits[")[0].strip()
+    counted: tuple[str, ...] = {"valid": ("fresh",), "bad": BAD}.get(which, ("fresh", "unknown", *BAD))
     layer, seen = layer_of(metric), dict[int, list[bool]]()
     for served in serving.lookups:
         if served.layer == layer:
