@@ -246,7 +246,7 @@ def baseline(
         found = record(
             chosen, Path(baselines), accept=accept.strip(), must_see=share_of("MUST_SEE", must_see), progress=progress
         )
-    return print_recorded(found, out(), accept=bool(accept), as_json=as_json)
+    return print_recorded(found, out(), as_json=as_json)
 
 
 @app.command()
@@ -366,6 +366,19 @@ def claims(
     return 0
 
 
+@app.command("compile-report")
+def compile_report(
+    storm: Annotated[bool, typer.Option("--storm", help="Shapes that drift: a recompile storm, and what calms it.")] = False,
+    twice: Annotated[bool, typer.Option("--twice", help="Two fresh processes, one after the other, on an empty cache folder.")] = False,
+    as_json: Json = False,
+) -> int:
+    """What torch.compile did for a toy model: graphs, hits, recompiles with their reason, disk caches."""
+    from testbed.run import compile_report as reporting
+
+    print(reporting.text(storm=storm, twice=twice, as_json=as_json))
+    return 0
+
+
 @app.command()
 def sweep(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all by default.")] = None,
@@ -455,7 +468,7 @@ def _outcomes(grid: list[Any], folder: Path) -> Any:
 @app.command()
 def attribution(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Of these scenarios only.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="All variants, eight seeds: hours.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="All variants, four seeds, two levels: hours.")] = False,
     results: ResultsDir = "results",
 ) -> int:
     """How often blame by replay, and the published heatmap, name the layer that was really broken."""

@@ -43,7 +43,7 @@ class Tier(NamedTuple):
 
 TIERS = {
     "small": Tier(2, (1,), (1.0,), (120,), False),
-    "full": Tier(0, tuple(range(1, 9)), (1.0, 0.3), (120, 400), True),
+    "full": Tier(0, (1, 2, 3, 4), (1.0, 0.3), (400,), True),
 }
 
 

@@ -123,7 +123,7 @@ class LossyRows:
     sglang #38031 and #39830: output is wrong only after a round trip through the host tier.
     """
 
-    bits: int = 3
+    bits: int = 5
     name: str = "lossy-rows@prefix"
     needs: frozenset[str] = NEEDS
 

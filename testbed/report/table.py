@@ -107,7 +107,9 @@ def shapley(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not found["shares"]:
         yield "shapley", f"could not tell: {found['why']}"
         return
-    told = [f"{s['layer']} {number(s['share'], signed=True)}{_spread_of(s)}" for s in found["shares"]]
+    some = [s for s in found["shares"] if s["error"] is not None or max(abs(s["low"]), abs(s["high"])) >= 0.0005]
+    told = [f"{s['layer']} {number(s['share'], signed=True)}{_spread_of(s)}" for s in some]
+    told += ["the other layers nothing"] * (len(some) < len(found["shares"]))
     how = "" if found["exact"] else ", from random orders of the layers"
     yield "shapley", f"the drop of {number(found['drop'])} {summary['metric']} is shared by{how}:"
     yield "", ", ".join(told)
@@ -217,5 +219,5 @@ def _other(counts: Mapping[str, int]) -> int:
     return int(counts["unfaithful_true"] + counts["unfaithful_untrue"])
 
 
-LESS_IS_BETTER = ("leak rate", "stale rate", "abstained", "behind > ")
+LESS_IS_BETTER = ("leak rate", "stale rate", "abstained", "behind > ", "bad hits[")
 VERSION_COLUMNS = ("part", "actual", "believed", "agree")

@@ -183,6 +183,7 @@ SHARES: dict[str, Any] = {
     "shares": [
         {"layer": "answer", "share": 0.24, "low": 0.2, "high": 0.28, "error": None},
         {"layer": "retrieval", "share": 0.1, "low": None, "high": None, "error": 0.02},
+        {"layer": "text", "share": 0.0, "low": 0.0, "high": 0.0, "error": None},
     ],
 }
 
@@ -192,7 +193,7 @@ def test_shares_of_several_layers_are_told_and_the_arms_they_took_are_left_out_o
     order = [*SUMMARY["order"], "faulty-without:answer+retrieval"]
     text = told(summary(shapley=SHARES, arms=ran, order=order), width=120)
     assert "shapley     the drop of 0.350 true is shared by:" in text
-    assert "answer +0.240 [+0.200, +0.280], retrieval +0.100 ± 0.020" in text
+    assert "answer +0.240 [+0.200, +0.280], retrieval +0.100 ± 0.020, the other layers nothing" in text
     assert "+0.010 is no layer's" in text
     assert "faulty-without:answer+retrieval" not in text
     assert "could not tell: arm x did not run" in told(
