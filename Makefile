@@ -40,8 +40,7 @@ PARALLEL ?= --numprocesses auto --dist loadfile
 DOCKER_TESTS ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show report baseline gate doctor claims sweep matrix power attribution mutants \
-    up down ps logs test test-docker check e2e promises bench install dev clean
+.PHONY: help scenario list compare show report baseline gate doctor claims sweep matrix power attribution mutants up down ps logs test test-docker check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh

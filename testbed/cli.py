@@ -396,7 +396,7 @@ def sweep(
     from testbed.run.cells import cells, levels_of, seeds_of, variants_of
     from testbed.run.knobs import queries_of
 
-    chosen = variants_of(scenarios or [], variants)
+    chosen = variants_of(scenarios or [], variants, _note)
     grid = cells(chosen, seeds_of(seeds), levels_of(levels), queries_of(queries or "400"), tuple(arms.split()))
     folder = Path(results or "results") / "sweeps"
     return report.print_sweep(_outcomes(grid, folder), folder, out(), as_json=as_json, check=check)
@@ -421,7 +421,7 @@ def matrix(
     from testbed.run.knobs import queries_of
     from testbed.run.settings import seed_of
 
-    chosen = variants_of(scenarios or [], variants or ("all" if full else "first"))
+    chosen = variants_of(scenarios or [], variants or ("all" if full else "first"), _note)
     folder = Path(results or "results") / "sweeps"
     asked = queries_of(queries or ("400" if full else "120"))
     drawn = seed_of(seed or "42")
@@ -446,11 +446,15 @@ def power(
     from testbed.run.cells import seeds_of, variants_of
     from testbed.run.knobs import queries_of
 
-    chosen, drawn, asked = variants_of(scenarios or [], variants), seeds_of(seeds), queries_of(queries or "120")
+    chosen, drawn, asked = variants_of(scenarios or [], variants, _note), seeds_of(seeds), queries_of(queries or "120")
     folder = Path(results or "results") / "sweeps"
     with Progress(Console(stderr=True)) as progress:
         found, alarm, lines = report.play(chosen, drawn, asked, clean, folder, progress)
     return report.print_power(found, alarm, lines, folder, out(), as_json=as_json)
+
+
+def _note(line: str) -> None:
+    print(f"testbed: {line}", file=sys.stderr)
 
 
 def _outcomes(grid: list[Any], folder: Path) -> Any:
