@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from testbed.core import coalitions
-from testbed.core.scenario import Expect, Variant
+from testbed.core.scenario import Expect, Scenario, Variant
 from testbed.diagnose.attribution import Case, Suspect, suspects_of_blame, suspects_of_matches, suspects_of_shares
 from testbed.diagnose.blame import Blame
 from testbed.diagnose.heatmap import Match
@@ -25,8 +25,7 @@ from testbed.run.settings import Settings
 from testbed.run.sweep import Measure
 
 BYPASS, PUBLISHED, SHAPLEY = "bypass and replay", "joint attribution", "shapley"
-LOST = "answer"  # the cache that the healthy control runs without
-CONTROL = f"clean-without:{LOST}"
+CONTROL = "clean-without:"  # and the outermost layer, which the healthy control has lost
 LEAST_SHARE = 0.05  # of the drop: of two layers at fault, the one that the other hides may have little
 SLOW = ("crash-midwrite", "partition")  # real kills and cut wires
 
@@ -50,12 +49,12 @@ TIERS = {
 def cells(tier: Tier, only: Sequence[str] = (), scenarios_dir: Path | None = None) -> list[Settings]:
     """Every faulty run of the tier, and the clean ones: by scenario and seed, one at level 0 and one control.
 
-    ``only``: of these scenarios, slow or not; of all when empty.
+    ``only``: of these scenarios, slow or with a stack of their own or not; of all others when empty.
     """
     out = []
     for name in only or scenarios.names(scenarios_dir):
         scenario = scenarios.load(name, scenarios_dir)
-        if scenario.layers:  # of a stack of its own: the methods are compared over the same layers
+        if scenario.layers and not only:  # a stack of its own: the methods are compared over the same layers
             continue
         told = [v for v in scenario.variants if v.expect.blame]  # "": what no bypass brings back has no layer to name
         if not told or (name in SLOW and not tier.slow and not only):
@@ -65,30 +64,36 @@ def cells(tier: Tier, only: Sequence[str] = (), scenarios_dir: Path | None = Non
                 knobs = {"seed": seed, "queries": queries, "scenarios_dir": scenarios_dir}
                 for variant in told[: tier.first or None]:
                     for level in tier.levels:
-                        out.append(_faulty(name, variant, level, **knobs))
-                out.append(_faulty(name, told[0], 0.0, **knobs))
-                out.append(Settings(name, told[0].name, arms=_control_arms(), **knobs))
+                        out.append(_faulty(scenario, variant, level, **knobs))
+                out.append(_faulty(scenario, told[0], 0.0, **knobs))
+                out.append(Settings(name, told[0].name, arms=_control_arms(_layers(scenario)), **knobs))
     return out
 
 
-def _faulty(name: str, variant: Variant, level: float, **knobs: Any) -> Settings:
-    single = [f"faulty-without:{layer}" for layer in LAYERS]
+def _layers(scenario: Scenario) -> tuple[str, ...]:
+    return scenario.layers or LAYERS
+
+
+def _faulty(scenario: Scenario, variant: Variant, level: float, **knobs: Any) -> Settings:
+    name, layers = scenario.name, _layers(scenario)
+    single = [f"faulty-without:{layer}" for layer in layers]
     if "+" not in variant.expect.blame:
         return Settings(name, variant.name, level=level, arms=("clean", "faulty", *single), **knobs)
-    sets = [[layer for layer in LAYERS if layer in s] for s in coalitions.subsets(LAYERS) if s]
+    sets = [[layer for layer in layers if layer in s] for s in coalitions.subsets(layers) if s]
     every = dict.fromkeys([f"faulty-without:{variant.expect.blame}", *(f"faulty-without:{'+'.join(s)}" for s in sets)])
     return Settings(name, variant.name, level=level, arms=("clean", "faulty", *every), blame="shapley", **knobs)
 
 
-def _control_arms() -> tuple[str, ...]:
-    return ("clean", CONTROL, *(f"{CONTROL}+{layer}" for layer in LAYERS if layer != LOST))
+def _control_arms(layers: Sequence[str]) -> tuple[str, ...]:
+    lost, *others = layers
+    return ("clean", f"{CONTROL}{lost}", *(f"{CONTROL}{lost}+{layer}" for layer in others))
 
 
 def said(folder: Path) -> dict[str, Any]:
     """What each method says of one recorded run: a JSON value."""
     reader = RunReader(folder)
     summary: dict[str, Any] = reader.summary
-    if CONTROL in reader.arms:
+    if any(arm.startswith(CONTROL) for arm in reader.arms):
         summary = {**summary, **_control(reader), "level": 0.0, "control": True}
     blames = [Blame(**_numbers(b, ("low", "high"))) for b in summary["blame"] if "+" not in b["layer"]]
     methods = {
@@ -128,13 +133,14 @@ def cases(values: Iterable[dict[str, Any]]) -> list[Case]:
 
 
 def _control(reader: RunReader) -> dict[str, Any]:
-    """The clean stack against the clean stack without its answer cache, judged as if that were the faulty one."""
-    names = {"clean": "clean", "faulty": CONTROL}
-    names |= {f"faulty-without:{n}": f"{CONTROL}+{n}" for n in LAYERS if n != LOST}
+    """The clean stack against the clean stack without its outermost cache, judged as if that were the faulty one."""
+    bypassed = {arm: arm.removeprefix(CONTROL).split("+") for arm in reader.arms if arm.startswith(CONTROL)}
+    names = {"clean": "clean"}
+    names |= {f"faulty-without:{n[1]}" if len(n) > 1 else "faulty": arm for arm, n in bypassed.items()}
     arms = {name: judge_arm(reader.evidence(arm), reader.timings(arm)) for name, arm in names.items()}
     told = reader.summary["expect"]
     expect = Expect(told["metric"], told["drop_at_least"], told["blame"], (), ())
-    layers: Sequence[str] = [layer for layer in LAYERS if layer != LOST]
+    layers = [n[1] for n in bypassed.values() if len(n) > 1]
     run = judge_run(arms, expect, layers, seed=int(reader.manifest["seed"])).to_json()
     return {name: run[name] for name in ("metric", "blame", "published_attribution", "arms")}
 
