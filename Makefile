@@ -21,7 +21,7 @@ export SCENARIOS_DIR
 
 # -- environment ------------------------------------------------------------------------------------------------------
 VENV ?= .venv
-EXTRAS ?= models,chroma,llama-index
+EXTRAS ?= models,chroma,llama-index,chinese
 DEV_EXTRAS ?= $(EXTRAS),report,docker,dev
 # The pins. constraints-lowest.txt has the lowest versions that are supported, for EXTRAS=models.
 CONSTRAINTS ?= constraints.txt
@@ -55,7 +55,7 @@ help: ## This list.
 	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|latex|json|html"
 	@echo "knobs of baseline: those of scenario, and ACCEPT='why a worse run is recorded' MUST_SEE=0.20"
 	@echo "knobs of gate:     NAME='a b' EXACT=1 MUST_SEE=0.20 JUNIT=file SUMMARY=file ANNOTATIONS=1 BENCH=folder"
-	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index TORCH_INDEX= CONSTRAINTS="
+	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index,chinese TORCH_INDEX= CONSTRAINTS="
 
 scenario: $(STAMP) ## Play a scenario: NAME=, and the knobs below.
 	@$(TESTBED) run "$$NAME"
