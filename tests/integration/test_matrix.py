@@ -26,7 +26,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Mee
     folder = tmp_path_factory.mktemp("matrix")
     with pytest.MonkeyPatch.context() as patch:
         known = scenarios.fixes()
-        patch.setattr(scenarios, "fixes", lambda: {name: known[name] for name in FIXES})
+        patch.setattr(scenarios, "fixes", lambda given=None: {name: known[name] for name in FIXES})
         variants = []
         for name, variant in VARIANTS:
             loaded = scenarios.load(name).variant(variant)
