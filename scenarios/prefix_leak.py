@@ -20,7 +20,9 @@ def corpus() -> Corpus:
     return prefixed.corpus()
 
 
-def variant(name: str, summary: str, fault: Change, expect: Expect, anomalies: tuple[str, ...], reload: bool) -> Variant:
+def variant(
+    name: str, summary: str, fault: Change, expect: Expect, anomalies: tuple[str, ...], reload: bool
+) -> Variant:
     return Variant(
         name=name,
         summary=summary,

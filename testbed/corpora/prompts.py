@@ -43,8 +43,8 @@ HANDBOOK = (
     "in the page. What it does not say, you do not say."
 )
 PAGE = (
-    "The {thing} waits {wait} seconds for an answer and then tries {tries} times more. After the last one it tells {who} "
-    "and writes a line to the {log} log. Its owner is {owner}."
+    "The {thing} waits {wait} seconds for an answer and then tries {tries} times more. After the last one it tells "
+    "{who} and writes a line to the {log} log. Its owner is {owner}."
 )
 QUESTIONS = ("How long does the {thing} wait for an answer?", "What does the {thing} do after the last one?")
 THINGS = (
@@ -107,7 +107,9 @@ class PromptCorpus:
     @cached_property
     def digest(self) -> str:
         docs = (*self.docs, *(r.doc for r in self.revisions))
-        return digest.of_parts([*((f"{d.id}@{d.version}", d.text) for d in docs), *((q.id, q.text) for q in self.queries)])
+        return digest.of_parts(
+            [*((f"{d.id}@{d.version}", d.text) for d in docs), *((q.id, q.text) for q in self.queries)]
+        )
 
     def gold(self, op: int, query: Query, versions: Mapping[str, int]) -> Gold:
         page = page_of(query.text)

@@ -280,7 +280,9 @@ def cost_of_counting(calls: int = 2000, repeat: int = 9) -> float:
         pass
 
     counted = counting(nothing, Counter(), "0/0")
-    return (min(timeit.repeat(counted, number=calls, repeat=repeat)) - min(timeit.repeat(nothing, number=calls))) / calls
+    return (
+        min(timeit.repeat(counted, number=calls, repeat=repeat)) - min(timeit.repeat(nothing, number=calls))
+    ) / calls
 
 
 class Storm(NamedTuple):

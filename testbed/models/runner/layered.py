@@ -1,4 +1,4 @@
-"""A prefix cache as a layer of a stack: the engine reads its blocks through a ``Cache`` that can be watched and wrapped.
+"""A prefix cache as a layer of a stack: the engine reads blocks through a ``Cache`` that can be watched and wrapped.
 
     engine -> LayeredPrefix -> stack.layers["prefix"] -> BlockCache -> PrefixCache
 
@@ -66,7 +66,8 @@ class LayeredPrefix:
     """What the engine takes for its prefix cache; ``layer`` gives the layer as it is now, with all that is around it.
 
     ``made_of`` of a value is the digest of the key that it was computed for. ``describe(rows, end)`` is said of each
-    block that is put: more fields of its value, for a block that ends after ``end`` tokens. ``used`` holds the values of the blocks that the last prompt was read with, ``n_found`` how many tokens.
+    block that is put: more fields of its value, for a block that ends after ``end`` tokens. ``used`` holds the values
+    of the blocks that the last prompt was read with.
     """
 
     def __init__(
