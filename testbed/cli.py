@@ -368,8 +368,12 @@ def claims(
 
 @app.command("compile-report")
 def compile_report(
-    storm: Annotated[bool, typer.Option("--storm", help="Shapes that drift: a recompile storm, and what calms it.")] = False,
-    twice: Annotated[bool, typer.Option("--twice", help="Two fresh processes, one after the other, on an empty cache folder.")] = False,
+    storm: Annotated[
+        bool, typer.Option("--storm", help="Shapes that drift: a recompile storm, and what calms it.")
+    ] = False,
+    twice: Annotated[
+        bool, typer.Option("--twice", help="Two fresh processes, one after the other, on an empty cache folder.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """What torch.compile did for a toy model: graphs, hits, recompiles with their reason, disk caches."""

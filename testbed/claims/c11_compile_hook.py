@@ -47,8 +47,8 @@ def measure(tier: Tier) -> Findings:
         f"the published option {'exists' if exists else 'does not exist (assigning it is an error)'}; the public "
         f"counters {'tell all four causes apart' if seen else f'show {causes}, not {EXPECTED}'} on a toy model "
         f"({report.calls} calls, hit rate {report.hit_rate:.2f}, recompiles by "
-        f"{', '.join(sorted(report.recompiles))}), and of {fixed.sizes} drifting lengths they show {fixed.graphs} graphs "
-        f"and {fixed.eager} of {fixed.calls} calls that ran uncompiled, against {automatic.graphs} graphs and "
+        f"{', '.join(sorted(report.recompiles))}), and of {fixed.sizes} drifting lengths they show {fixed.graphs} "
+        f"graphs and {fixed.eager} of {fixed.calls} calls that ran uncompiled, against {automatic.graphs} graphs and "
         f"{automatic.eager} when shapes may change"
     )
     return Findings(

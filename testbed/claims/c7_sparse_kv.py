@@ -75,7 +75,9 @@ def cold_s(model: Model, tokens: int, seen: int) -> float:
 def warm_s(model: Model, rows: int) -> float:
     """A turn of ``TURN`` tokens on a cached context: its arithmetic, or one look at weights and cache."""
     pairs = 4 * model.layers * model.heads * model.head_dim * rows * TURN
-    return max((2 * model.matmul * TURN + pairs) / FLOPS, (model.parameters * BYTES + rows * model.row_bytes) / BANDWIDTH)
+    return max(
+        (2 * model.matmul * TURN + pairs) / FLOPS, (model.parameters * BYTES + rows * model.row_bytes) / BANDWIDTH
+    )
 
 
 def floors() -> list[Row]:
@@ -134,12 +136,13 @@ def measure(tier: Tier) -> Findings:
     found, sizes, saved = floors(), largest(), savings()
     ratios = [float(row["cold floor over published"]) for row in found]
     warm = [float(row["warm floor s"]) for row in found]
-    is_cold, is_warm = min(ratios) <= 1, all(w <= float(row["published first token s"]) for w, row in zip(warm, found))
+    is_cold = min(ratios) <= 1
+    is_warm = all(w <= float(row["published first token s"]) for w, row in zip(warm, found, strict=True))
     at_128k = next(row for row in saved if row["tokens"] == 128 * 1024)
     at_most = [float(row["parameters at most (1e9)"]) for row in sizes]
     why = (
-        f"the table names no model, batch or turn; read cold, the four models need {min(ratios):.1f} to {max(ratios):.0f} "
-        f"times the published time by arithmetic alone, and only models of at most "
+        f"the table names no model, batch or turn; read cold, the four models need {min(ratios):.1f} to "
+        f"{max(ratios):.0f} times the published time by arithmetic alone, and only models of at most "
         f"{', '.join(f'{size:.2f}' for size in at_most)} billion parameters could keep the three times; as a turn of "
         f"{TURN} tokens on a cached context the floors are {min(warm) * 1e3:.0f} to {max(warm) * 1e3:.0f} ms, so that "
         f"is what it can be; the memory shrinks by formula, to {float(at_128k['share kept']):.0%} of the rows at 128K"

@@ -14,12 +14,14 @@ TENANTS = ("acme", "birch", "cedar")
 KEYS = ("archive", "billing", "export", "gateway", "login", "mailer", "printer", "queue", "scheduler", "search")
 VALUES = ("eight", "five", "forty", "four", "nine", "seven", "six", "sixty", "ten", "thirty", "three", "two")
 WORDS = tuple(
-    "after all and any are back before begin both call change check clear close each early end every fall few file find "
-    "first follow for from give go half hand have hold in keep know last late leave line list log long look made many "
-    "mark may meet more move much name near need next no note now of off old on once one open order other over own page "
-    "part pass place plan put read rest run same say see set show side small so some start state still stop take tell "
-    "than that the then they this time to turn two under until up use wait way week well what when where which while "
-    "will with word work write year".split()  # noqa: SIM905
+    """
+    after all and any are back before begin both call change check clear close each early end every fall few file
+    find first follow for from give go half hand have hold in keep know last late leave line list log long look
+    made many mark may meet more move much name near need next no note now of off old on once one open order other
+    over own page part pass place plan put read rest run same say see set show side small so some start state
+    still stop take tell than that the then they this time to turn two under until up use wait way week well what
+    when where which while will with word work write year
+    """.split()  # noqa: SIM905
 )
 LENGTH = 512
 

@@ -160,7 +160,7 @@ def rounded(rows: Any, bits: int) -> Any:
 
 @contextmanager
 def unchecked(prefix: Any, ctx: Context) -> Iterator[None]:
-    """Found blocks are used without a look at what they were made from, as in the systems of those reports."""
+    """Found blocks are used without a look at what they were made from, as in the systems of the reports."""
     if not ctx.level:
         yield
         return

@@ -25,9 +25,7 @@ class HostTier:
 
     def applied(self, stack: Any, ctx: Context) -> AbstractContextManager[None]:
         host = {"host_blocks": 1024, "recall": self.recall}
-        return wrapping.attribute(
-            stack, "policy_of", lambda inner: lambda query: replace(inner(query), **host)
-        )
+        return wrapping.attribute(stack, "policy_of", lambda inner: lambda query: replace(inner(query), **host))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The faults and fixes of the prefix cache: reversible, silent at level 0, and fixes are transparent on a clean stack."""
+"""The faults and fixes of the prefix cache: reversible, silent at level 0, fixes transparent on a clean stack."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def toy(
     """
     torch._dynamo.reset()
     net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 32))
-    fast = torch.compile(net)
+    fast = torch.compile(net, backend="inductor" if generates_code else "eager")
     with CompileWatch(generates_code=generates_code) as watch, torch.no_grad():
         for size in sizes:
             fast(torch.zeros(size, 32))
@@ -280,7 +280,9 @@ def cost_of_counting(calls: int = 2000, repeat: int = 9) -> float:
         pass
 
     counted = counting(nothing, Counter(), "0/0")
-    return (min(timeit.repeat(counted, number=calls, repeat=repeat)) - min(timeit.repeat(nothing, number=calls))) / calls
+    return (
+        min(timeit.repeat(counted, number=calls, repeat=repeat)) - min(timeit.repeat(nothing, number=calls))
+    ) / calls
 
 
 class Storm(NamedTuple):
@@ -315,7 +317,7 @@ def storm(sizes: Sequence[int] = tuple(range(3, 43)), buckets: Sequence[int] = (
     out = []
     for way, dynamic, prepared in ways:
         torch._dynamo.reset()
-        step = torch.compile(_step, dynamic=dynamic)
+        step = torch.compile(_step, dynamic=dynamic, backend="eager")
         with CompileWatch(generates_code=False) as watch, _no_warnings(), torch.no_grad():
             for size in sizes:
                 for _ in range(2):

@@ -69,8 +69,9 @@ class LookupModel:
         def signs(n: int) -> torch.Tensor:
             return torch.randint(0, 2, (n, _CODE), generator=draw).float() * 2 - 1
 
-        key_code, value_code = dict(zip(keys, signs(len(keys)), strict=True)), dict(
-            zip(values, signs(len(values)), strict=True)
+        key_code, value_code = (
+            dict(zip(keys, signs(len(keys)), strict=True)),
+            dict(zip(values, signs(len(values)), strict=True)),
         )
         embedding = torch.zeros(len(self._ids), _HIDDEN)
         key, ask, value, rest = (slice(i * _CODE, (i + 1) * _CODE) for i in range(4))
@@ -115,5 +116,3 @@ def _model(vocabulary: int) -> Any:
         tie_word_embeddings=False,
     )
     return LlamaForCausalLM(config).eval().requires_grad_(False)
-
-

@@ -57,7 +57,7 @@ def test_the_scenario_takes_its_own_stack_and_data_and_says_so() -> None:
     made = plan.make(Settings("prefix-leak", queries=10), ("answer",))
     assert made.settings.stack == "testbed.stacks.prefixed:build"
     assert [arm.bypass for arm in made.arms if arm.bypass] == [("prefix",), ("text",)]
-    with pytest.raises(InvalidInput, match="STACK=llama-index.*leave STACK out"):
+    with pytest.raises(InvalidInput, match=r"STACK=llama-index.*leave STACK out"):
         plan.make(Settings("prefix-leak", stack="llama-index"), LAYERS)
-    with pytest.raises(InvalidInput, match="DATASET=ledger.*brings its own"):
+    with pytest.raises(InvalidInput, match=r"DATASET=ledger.*brings its own"):
         plan.make(Settings("prefix-leak", dataset="ledger"), LAYERS)
