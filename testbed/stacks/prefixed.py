@@ -7,10 +7,11 @@ Needs the extra ``runner``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from testbed.caches import many
 from testbed.caches.memory import MemoryCache
 from testbed.core.errors import Unsupported
 from testbed.core.ports import Cache
@@ -62,7 +63,7 @@ class PrefixedStack:
         }
         self._learn = parts.learn
         self._reading: list[tuple[int, Source]] = []  # where each document begins in the prompt
-        self._found = LayeredPrefix(BLOCK, self.loaded.tokenizer, lambda: self.layers["prefix"], self._described)
+        self._found = LayeredPrefix(BLOCK, self.loaded.tokenizer, self._get_blocks, self._put_blocks, self._described)
         self._engine = Engine(self.loaded, prefix_cache=self._found)
         self._model = LocalModel(self._engine)
 
@@ -100,6 +101,12 @@ class PrefixedStack:
         said = self._model.complete(" ".join([*(s.text for s in read), query.text]), max_tokens=NEW_TOKENS)
         sources = [*self._of_used(), *(source for _, source in self._reading)]
         return Answer(said.text.strip(), tuple(reversed(ids)), tuple(dict.fromkeys(sources)))
+
+    def _get_blocks(self, keys: Sequence[Key]) -> list[Any | None]:
+        return many.get_many(self.layers["prefix"], keys)
+
+    def _put_blocks(self, items: Sequence[tuple[Key, Any]]) -> None:
+        many.put_many(self.layers["prefix"], items)
 
     def _passage(self, doc_id: str) -> Source:
         value = self.layers["text"].get(Key.of(doc=doc_id))

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from testbed.caches import many
-from testbed.core.ports import Cache
 from testbed.core.types import Key
 from testbed.models.runner.chain import Identity
 from testbed.models.runner.prefix import KeyValues, PrefixCache, Rows
@@ -63,7 +61,8 @@ class BlockCache:
 
 
 class LayeredPrefix:
-    """What the engine takes for its prefix cache; ``layer`` gives the layer as it is now, with all that is around it.
+    """What the engine takes for its prefix cache; ``get_many`` and ``put_many`` reach the layer as it is now, with all
+    that is around it.
 
     ``made_of`` of a value is the digest of the key that it was computed for. ``describe(rows, end)`` is said of each
     block that is put: more fields of its value, for a block that ends after ``end`` tokens. ``used`` holds the values
@@ -74,18 +73,19 @@ class LayeredPrefix:
         self,
         block: int,
         tokenizer: Tokenizer,
-        layer: Callable[[], Cache],
+        get_many: Callable[[Sequence[Key]], list[Any | None]],
+        put_many: Callable[[Sequence[tuple[Key, Any]]], None],
         describe: Callable[[Any, int], dict[str, Any]] = lambda rows, end: {},
     ) -> None:
         self.block = block
         self.held_bytes = 0
         self.used: list[Any] = []
         self._tokenizer = tokenizer
-        self._layer = layer
+        self._get_many, self._put_many = get_many, put_many
         self._describe = describe
 
     def find(self, identity: Identity, ids: Sequence[int]) -> tuple[int, KeyValues]:
-        values = many.get_many(self._layer(), self._keys(identity, ids[:-1]))
+        values = self._get_many(self._keys(identity, ids[:-1]))
         n = next((i for i, value in enumerate(values) if value is None), len(values))
         self.used = values[:n]
         if not n:
@@ -104,7 +104,7 @@ class LayeredPrefix:
             rows = torch.stack([torch.stack([k[:, cut], v[:, cut]]) for k, v in layers]).numpy()
             said = {"made_of": key.digest(), **self._describe(rows, (i + 1) * self.block)}
             items.append((key, {"rows": rows, **said}))
-        many.put_many(self._layer(), items)
+        self._put_many(items)
 
     def _keys(self, identity: Identity, ids: Sequence[int]) -> list[Key]:
         """One key for each whole block."""
