@@ -21,7 +21,7 @@ export SCENARIOS_DIR
 
 # -- environment ------------------------------------------------------------------------------------------------------
 VENV ?= .venv
-EXTRAS ?= models,chroma,llama-index
+EXTRAS ?= models,chroma,llama-index,chinese
 DEV_EXTRAS ?= $(EXTRAS),report,docker,dev
 # The pins. constraints-lowest.txt has the lowest versions that are supported, for EXTRAS=models.
 CONSTRAINTS ?= constraints.txt
@@ -40,8 +40,7 @@ PARALLEL ?= --numprocesses auto --dist loadfile
 DOCKER_TESTS ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help scenario list compare show report baseline gate doctor claims sweep matrix power attribution mutants \
-    up down ps logs test test-docker check e2e promises bench install dev clean
+.PHONY: help scenario list compare show report baseline gate doctor claims sweep matrix power attribution mutants up down ps logs test test-docker check e2e promises bench install dev clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -56,7 +55,7 @@ help: ## This list.
 	@echo "knobs of compare:  A B ACROSS=stack|store|seed|level FORMAT=text|markdown|csv|latex|json|html"
 	@echo "knobs of baseline: those of scenario, and ACCEPT='why a worse run is recorded' MUST_SEE=0.20"
 	@echo "knobs of gate:     NAME='a b' EXACT=1 MUST_SEE=0.20 JUNIT=file SUMMARY=file ANNOTATIONS=1 BENCH=folder"
-	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index TORCH_INDEX= CONSTRAINTS="
+	@echo "installation:      PYTHON=python3.12 VENV=.venv EXTRAS=models,chroma,llama-index,chinese TORCH_INDEX= CONSTRAINTS="
 
 scenario: $(STAMP) ## Play a scenario: NAME=, and the knobs below.
 	@$(TESTBED) run "$$NAME"

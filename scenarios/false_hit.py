@@ -26,6 +26,7 @@ def false_hit(
     about: tuple[str, ...],
     anomalies: tuple[str, ...],
     *,
+    metric: str = "true",
     drop: float = 0.10,
     fixes: tuple[Change, ...] = FIXES,
     cured_by: tuple[str, ...] = ("second-gate", "exact-only"),
@@ -36,7 +37,7 @@ def false_hit(
         faults=faults,
         fixes=fixes,
         workload=Stream(about=about),
-        expect=Expect("true", drop, "answer", cured_by, ("dict-with-losses",)),
+        expect=Expect(metric, drop, "answer", cured_by, ("dict-with-losses",)),
         anomalies=anomalies,
     )
 
@@ -91,6 +92,8 @@ SCENARIO = Scenario(
             (PublishedLevel(),),
             ("role-swap", "quantifier"),
             (),
+            metric="bad hits[answer]",
+            drop=0.02,
             fixes=(GateOnRead(),),
             cured_by=("gate-on-read",),
         ),

@@ -18,7 +18,7 @@ def overtaken(name: str, summary: str, delay_s: float, drop: float) -> Variant:
         fixes=(LeaseToken(), RevisionCheck(), EpochKey(), AbsoluteTtl(ttl_s=30)),
         workload=Stream(edits=("value",), about=("value",)),
         expect=Expect(
-            "true",
+            "stale rate",
             drop,
             "answer",
             ("lease-token", "revision-check", "epoch-key"),

@@ -246,7 +246,7 @@ def baseline(
         found = record(
             chosen, Path(baselines), accept=accept.strip(), must_see=share_of("MUST_SEE", must_see), progress=progress
         )
-    return print_recorded(found, out(), accept=bool(accept), as_json=as_json)
+    return print_recorded(found, out(), as_json=as_json)
 
 
 @app.command()
@@ -366,6 +366,23 @@ def claims(
     return 0
 
 
+@app.command("compile-report")
+def compile_report(
+    storm: Annotated[
+        bool, typer.Option("--storm", help="Shapes that drift: a recompile storm, and what calms it.")
+    ] = False,
+    twice: Annotated[
+        bool, typer.Option("--twice", help="Two fresh processes, one after the other, on an empty cache folder.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """What torch.compile did for a toy model: graphs, hits, recompiles with their reason, disk caches."""
+    from testbed.run import compile_report as reporting
+
+    print(reporting.text(storm=storm, twice=twice, as_json=as_json))
+    return 0
+
+
 @app.command()
 def sweep(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all by default.")] = None,
@@ -383,7 +400,7 @@ def sweep(
     from testbed.run.cells import cells, levels_of, seeds_of, variants_of
     from testbed.run.knobs import queries_of
 
-    chosen = variants_of(scenarios or [], variants)
+    chosen = variants_of(scenarios or [], variants, _note)
     grid = cells(chosen, seeds_of(seeds), levels_of(levels), queries_of(queries or "400"), tuple(arms.split()))
     folder = Path(results or "results") / "sweeps"
     return report.print_sweep(_outcomes(grid, folder), folder, out(), as_json=as_json, check=check)
@@ -408,7 +425,7 @@ def matrix(
     from testbed.run.knobs import queries_of
     from testbed.run.settings import seed_of
 
-    chosen = variants_of(scenarios or [], variants or ("all" if full else "first"))
+    chosen = variants_of(scenarios or [], variants or ("all" if full else "first"), _note)
     folder = Path(results or "results") / "sweeps"
     asked = queries_of(queries or ("400" if full else "120"))
     drawn = seed_of(seed or "42")
@@ -433,11 +450,15 @@ def power(
     from testbed.run.cells import seeds_of, variants_of
     from testbed.run.knobs import queries_of
 
-    chosen, drawn, asked = variants_of(scenarios or [], variants), seeds_of(seeds), queries_of(queries or "120")
+    chosen, drawn, asked = variants_of(scenarios or [], variants, _note), seeds_of(seeds), queries_of(queries or "120")
     folder = Path(results or "results") / "sweeps"
     with Progress(Console(stderr=True)) as progress:
         found, alarm, lines = report.play(chosen, drawn, asked, clean, folder, progress)
     return report.print_power(found, alarm, lines, folder, out(), as_json=as_json)
+
+
+def _note(line: str) -> None:
+    print(f"testbed: {line}", file=sys.stderr)
 
 
 def _outcomes(grid: list[Any], folder: Path) -> Any:

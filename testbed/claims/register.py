@@ -14,18 +14,15 @@ from testbed.claims.c3_key_fix import C3
 from testbed.claims.c4_two_levels import C4
 from testbed.claims.c5_dual_stack import C5
 from testbed.claims.c6_freshness_judge import C6
+from testbed.claims.c7_sparse_kv import C7
 from testbed.claims.c8_version_in_key import C8
 from testbed.claims.c9_tenant_context import C9
 from testbed.claims.c10_joint_attribution import C10
+from testbed.claims.c11_compile_hook import C11
 from testbed.claims.claim import Claim, Findings, Tier, plain
 from testbed.core.errors import Unavailable, unknown
 
-CLAIMS: tuple[Claim, ...] = (C1, C2, C3, C4, C5, C6, C8, C9, C10)
-# They are about the KV cache and the compiler; what measures them is part of the model runner.
-ELSEWHERE = {
-    "C7": "sliding-sparse KV cache: needs the model runner's measurements",
-    "C11": "hook on torch.compile: needs the model runner's measurements",
-}
+CLAIMS: tuple[Claim, ...] = (C1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11)
 
 
 class Result(NamedTuple):
@@ -49,8 +46,8 @@ def run(
     """
     by_id = {claim.id: claim for claim in CLAIMS}
     for name in only:
-        if name not in by_id and name not in ELSEWHERE:
-            raise unknown("claim", name, [*by_id, *ELSEWHERE])
+        if name not in by_id:
+            raise unknown("claim", name, by_id)
     results = []
     for claim in CLAIMS:
         if only and claim.id not in only:
@@ -59,9 +56,6 @@ def run(
         write(result, tier, out)
         say(line(result))
         results.append(result)
-    for name, why in ELSEWHERE.items():
-        if not only or name in only:
-            say(f"{name:<4} {'-':<20} {why}")
     return results
 
 

@@ -17,9 +17,9 @@ class Expect:
     ``blame`` must cure it and bypassing another must not; each fix of ``cured_by`` must recover at least 95 %.
 
     ``blame`` "a+b" are two layers of which each hides the other: bypassing both cures, one alone does not. "" is for
-    what no bypass brings back, as lost hits. ``metric`` is any of ``metrics.scores``, or made for the scenario: the hit
-    rate of a layer (``valid hits[answer]``), or the share of answers from a revision that was replaced longer ago than
-    a service allows (``behind > 60 s``).
+    what no bypass brings back, as lost hits. ``metric`` is any of ``metrics.scores``, or made for the scenario: the
+    rate of a layer's hits (``valid hits[answer]``, ``bad hits[answer]``), or the share of answers from a revision that
+    was replaced longer ago than a service allows (``behind > 60 s``). Where less is better, it must rise.
     ``copied_to`` are layers into which the blamed layer's values are copied, as cached vectors are into an index:
     serving without the copy helps as well, so these are held to nothing.
     """

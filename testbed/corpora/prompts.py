@@ -107,8 +107,9 @@ class PromptCorpus:
     @cached_property
     def digest(self) -> str:
         docs = (*self.docs, *(r.doc for r in self.revisions))
-        texts = [(f"{d.id}@{d.version}", d.text) for d in docs]
-        return digest.of_parts([*texts, *((q.id, q.text) for q in self.queries)])
+        return digest.of_parts(
+            [*((f"{d.id}@{d.version}", d.text) for d in docs), *((q.id, q.text) for q in self.queries)]
+        )
 
     def gold(self, op: int, query: Query, versions: Mapping[str, int]) -> Gold:
         page = page_of(query.text)

@@ -123,7 +123,7 @@ class LossyRows:
     sglang #38031 and #39830: output is wrong only after a round trip through the host tier.
     """
 
-    bits: int = 3
+    bits: int = 5
     name: str = "lossy-rows@prefix"
     needs: frozenset[str] = NEEDS
 
@@ -160,7 +160,7 @@ def rounded(rows: Any, bits: int) -> Any:
 
 @contextmanager
 def unchecked(prefix: Any, ctx: Context) -> Iterator[None]:
-    """Found blocks are used without a look at what they were made from, as in the systems of those reports."""
+    """Found blocks are used without a look at what they were made from, as in the systems of the reports."""
     if not ctx.level:
         yield
         return

@@ -22,7 +22,7 @@ class Together:
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset().union(*(fix.needs for fix in self.fixes))
+        return frozenset(need for fix in self.fixes for need in fix.needs)
 
     @contextmanager
     def applied(self, stack: Any, ctx: Context) -> Iterator[None]:

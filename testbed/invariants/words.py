@@ -13,6 +13,7 @@ _GOT = {
     "retrieval": "was given the ranking of",
     "embedding": "was searched for with the vector of",
     "text": "was shown the text of",
+    "prefix": "was read with the KV block of",
 }
 
 
@@ -51,7 +52,8 @@ def where(lookup: Lookup) -> str:
     if lacks:
         return f"({lookup.event.layer} cache, key without {' and '.join(lacks)})"
     if "text" in lookup.differs:
-        return f"({lookup.event.layer} cache, matched by meaning)"
+        how = "matched by meaning" if lookup.event.layer == "answer" else "under the name of another text"
+        return f"({lookup.event.layer} cache, {how})"
     return f"({lookup.event.layer} cache)"
 
 

@@ -24,7 +24,7 @@ _BEHIND = re.compile(r"behind > ([0-9]+) s")
 
 
 def is_lower_better(metric: str) -> bool:
-    return metric in LOWER_IS_BETTER or limit_of(metric) is not None
+    return metric in LOWER_IS_BETTER or metric.startswith("bad hits[") or limit_of(metric) is not None
 
 
 def limit_of(metric: str) -> float | None:

@@ -22,7 +22,7 @@ _READS = frozenset({"hit", "miss", "search", "ask"})
 
 
 # Metrics that a scenario may be about, by layer: hits of any kind, and those that were right to give.
-_HITS = re.compile(r"(valid )?hits\[([a-z0-9.]+)\]")
+_HITS = re.compile(r"(valid |bad )?hits\[([a-z0-9.]+)\]")
 
 
 class Served(NamedTuple):
@@ -214,14 +214,15 @@ class _Judge:
 
 
 def layer_of(metric: str) -> str:
-    """The layer of ``hits[<layer>]`` or ``valid hits[<layer>]``; "" for another metric."""
+    """The layer of ``hits[<layer>]``, ``valid hits[<layer>]`` or ``bad hits[<layer>]``; "" for another metric."""
     found = _HITS.fullmatch(metric)
     return found.group(2) if found else ""
 
 
 def rates(serving: Serving, metric: str) -> dict[int, float]:
-    """By ask that reached the layer, the share of its lookups there that were hits (valid ones, if so named)."""
-    counted = ("fresh",) if metric.startswith("valid") else ("fresh", "unknown", *BAD)
+    """By ask that reached the layer, the share of its lookups there that were hits: any, valid or bad ones."""
+    which = metric.partition("hits[")[0].strip()
+    counted: tuple[str, ...] = {"valid": ("fresh",), "bad": BAD}.get(which, ("fresh", "unknown", *BAD))
     layer, seen = layer_of(metric), dict[int, list[bool]]()
     for served in serving.lookups:
         if served.layer == layer:

@@ -154,8 +154,8 @@ def plane(points: Sequence[Point]) -> Plane | None:
     for group in groups:
         p = points[group[0]]
         numbers = ", ".join(str(i) if i else points[i].label for i in group)
-        spots = (x(p.hits_lost), y(p.left), y(p.low), y(p.high))
-        marks.append(Mark(numbers, *map(_percent, spots), bare=group[0] == 0))
+        spot = _percent(x(p.hits_lost)), _percent(y(p.left))
+        marks.append(Mark(numbers, *spot, _percent(y(p.low)), _percent(y(p.high)), bare=group[0] == 0))
     return Plane(
         tuple(marks),
         _percent(x(0.0)),

@@ -137,7 +137,7 @@ def known(value: float) -> float | None:
     return None if isnan(value) else value
 
 
-def print_recorded(found: Recorded, console: Console, *, accept: bool, as_json: bool = False) -> int:
+def print_recorded(found: Recorded, console: Console, *, as_json: bool = False) -> int:
     """What became of a baseline; exit code 1 when it was not written because something is worse, 4 when it is small."""
     code = 0 if found.path else 4 if found.too_small else 1
     if as_json:

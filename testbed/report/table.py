@@ -219,5 +219,5 @@ def _other(counts: Mapping[str, int]) -> int:
     return int(counts["unfaithful_true"] + counts["unfaithful_untrue"])
 
 
-LESS_IS_BETTER = ("leak rate", "stale rate", "abstained", "behind > ")
+LESS_IS_BETTER = ("leak rate", "stale rate", "abstained", "behind > ", "bad hits[")
 VERSION_COLUMNS = ("part", "actual", "believed", "agree")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from testbed.core.errors import InvalidInput, unknown
-from testbed.core.scenario import Variant
+from testbed.core.errors import InvalidInput, Unavailable, unknown
+from testbed.core.scenario import Scenario, Variant
+from testbed.run import plan as planning
 from testbed.run import scenarios
 from testbed.run.settings import Settings, level_of, seed_of
 
@@ -33,16 +34,22 @@ def levels_of(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(level_of(part) for part in _parts(text, "levels", "low,medium,0.03")))
 
 
-def variants_of(names: Sequence[str], which: str) -> list[tuple[str, Variant]]:
+def variants_of(
+    names: Sequence[str], which: str, say: Callable[[str], None] = lambda line: None
+) -> list[tuple[str, Variant]]:
     """Variants of scenarios: ``first`` of each, ``all``, or names, of which each scenario must have one.
 
     Parameters
     ----------
-    names : scenarios; none is all of them
+    names : scenarios; none is all that can be played here
+    say : told which scenario is left out for want of an extra
     """
     out: list[tuple[str, Variant]] = []
     for name in dict.fromkeys(names or scenarios.names()):
         scenario = scenarios.load(name)
+        if not names and (why := _missing(scenario)):
+            say(f"left out: {why}")
+            continue
         if which in (FIRST, ALL):
             chosen = list(scenario.variants[: 1 if which == FIRST else None])
         else:
@@ -68,6 +75,15 @@ def cells(
         for level in levels
         for seed in seeds
     ]
+
+
+def _missing(scenario: Scenario) -> str:
+    """What the scenario's own data needs that is not installed; "" when nothing is missing."""
+    try:
+        planning.corpus_of(scenario, "")
+    except Unavailable as error:
+        return str(error)
+    return ""
 
 
 def _parts(text: str, option: str, example: str) -> list[str]:

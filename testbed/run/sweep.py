@@ -88,16 +88,19 @@ class Sweep:
             return self._run(cells, progress)
 
     def _run(self, cells: Sequence[Settings], progress: Progress) -> list[Done]:
-        names = [fingerprint(cell, self.measure.name) for cell in cells]
-        found = {name: _read(self._path(name), name) for name in dict.fromkeys(names)}
-        missing = {name: cell for name, cell in zip(names, cells, strict=True) if found[name] is None}
-        values = {name: (cell["value"], "") for name, cell in found.items() if cell is not None}
-        label = f"cells ({len(values)} reused)"
+        named = [self._told(partial(fingerprint, cell, self.measure.name)) for cell in cells]
+        names = [name or f"cell {place}" for place, (name, _) in enumerate(named)]
+        values = {name: (None, error) for name, (_, error) in zip(names, named, strict=True) if error}
+        found = {name: _read(self._path(name), name) for name in dict.fromkeys(names) if name not in values}
+        missing = {n: cell for n, cell in zip(names, cells, strict=True) if n in found and found[n] is None}
+        values |= {name: (cell["value"], "") for name, cell in found.items() if cell is not None}
+        label = f"cells ({len(found) - len(missing)} reused)"
         progress(label, 0, len(missing))
         for done, (name, value, error) in enumerate(self._made(missing), start=1):
             values[name] = value, error
             progress(label, done, len(missing))
-        return [Done(c, values[n][0], n not in missing, values[n][1]) for n, c in zip(names, cells, strict=True)]
+        reused = {name for name, cell in found.items() if cell is not None}
+        return [Done(c, values[n][0], n in reused, values[n][1]) for n, c in zip(names, cells, strict=True)]
 
     def _path(self, name: str) -> Path:
         return self.folder / "cells" / f"{name}.json"

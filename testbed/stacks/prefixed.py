@@ -29,8 +29,8 @@ from testbed.stacks.source import Source as Record
 
 LAYERS = ("prefix", "text")
 BLOCK = 16
-# Four prompts of four blocks on the device, and all that there is (some 150 blocks) in the outer tier.
-SLOTS, OUTER_SLOTS = 16, 256
+# Three prompts of four blocks on the device, and all that there is (some 150 blocks) in the outer tier.
+SLOTS, OUTER_SLOTS = 14, 256
 BLOCK_BYTES = 2 * 2 * 2 * 16 * 4 * BLOCK  # layers, keys and values, heads, channels, float32
 NEW_TOKENS = 4
 

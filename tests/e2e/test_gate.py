@@ -9,6 +9,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,14 +98,6 @@ def test_a_broken_stack_fails_and_is_told_in_every_form(home: Path, broken: Path
     assert 0 < len(errors) <= 10 and "first witness" in errors[0]
 
 
-def test_a_regression_is_not_made_the_new_baseline_without_a_reason(home: Path, broken: Path) -> None:
-    path = broken / "baselines" / "tenant-leak.json"
-    before = path.read_bytes()
-    ran = gate(home, broken, "baseline", "tenant-leak", STACK="mine:build")
-    assert ran.code == 1 and path.read_bytes() == before, ran
-    assert "REFUSED" in ran.out and "no-cross-tenant is violated" in ran.out and "ACCEPT='...'" in ran.out
-
-
 def test_a_service_that_is_down_is_exit_code_3(home: Path, project: Path) -> None:
     ran = gate(home, project, QUERIES="", REDIS_URL="redis://127.0.0.1:1/0")
     assert ran.code == 3, ran
@@ -114,10 +108,6 @@ def test_a_service_that_is_down_is_exit_code_3(home: Path, project: Path) -> Non
 def test_too_few_queries_are_exit_code_4(home: Path, project: Path) -> None:
     ran = gate(home, project, QUERIES="60")
     assert ran.code == 4 and "too few queries: QUERIES=60" in ran.out, ran
-    ran = gate(home, project, "gate", "--must-see", "0.02", QUERIES="")
-    assert ran.code == 4 and re.search(
-        r"too few queries: a drop of true is seen from 0\.\d+ up, not from 0\.02", ran.out
-    ), ran
 
 
 def test_a_stale_baseline_is_exit_code_4_with_the_command_that_renews_it(home: Path, project: Path) -> None:
@@ -185,9 +175,12 @@ def test_the_commands_of_the_document_do_what_it_says(
         if words[0] == "make":
             placed = command.replace("=gate/", f"={tmp_path}/gate/").replace("BENCH=gate", f"BENCH={tmp_path}/gate")
             make(placed, home, **SMALL | knobs)
-        elif words[0] == "python":
-            ran = call(home, *words[3:], **knobs, PYTHONPATH=str(ROOT))
-            assert ran.code in (0, 2), ran
+        else:  # python -m testbed ..., in a folder of its own: one of them writes into it
+            assert words[:3] == ["python", "-m", "testbed"], command
+            env = environment(home, PYTHONPATH=str(ROOT), **knobs)
+            done = subprocess.run([sys.executable, *words[1:]], cwd=tmp_path, env=env, capture_output=True, check=False)
+            assert done.returncode == 0, done
+    assert (tmp_path / ".github" / "workflows" / "rag-gate.yml").is_file()
     assert sorted(path.name for path in (tmp_path / "gate").iterdir()) == [
         "bench-latency.json",
         "bench-quality.json",

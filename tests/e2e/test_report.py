@@ -191,9 +191,9 @@ def test_a_run_that_is_not_there_is_one_line(home: Path, argv: list[str]) -> Non
 @pytest.fixture(scope="session")
 def long_run(home: Path) -> tuple[Path, float]:
     folder = record(home / "long", n=100_000)
-    start = time.monotonic()
+    start = time.process_time()  # of this process: what else the machine does is not measured
     page = html.write_report(folder)
-    return page, time.monotonic() - start
+    return page, time.process_time() - start
 
 
 def test_a_hundred_thousand_questions_make_a_small_page_in_seconds(long_run: tuple[Path, float]) -> None:

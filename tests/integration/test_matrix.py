@@ -26,13 +26,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Mee
     folder = tmp_path_factory.mktemp("matrix")
     with pytest.MonkeyPatch.context() as patch:
         known = scenarios.fixes()
-        patch.setattr(scenarios, "fixes", lambda: {name: known[name] for name in FIXES})
+        patch.setattr(scenarios, "fixes", lambda given=None: {name: known[name] for name in FIXES})
         variants = []
         for name, variant in VARIANTS:
             loaded = scenarios.load(name).variant(variant)
             assert loaded is not None
             variants.append((name, loaded))
-        met = matrix.play(variants, SEED, QUERIES, folder, lambda what, done, of: None)
+        met = matrix.play(variants, SEED, QUERIES, folder, lambda what, done, of: None, every=True)
     assert matrix.print_matrix(met, SEED, folder, Console(quiet=True)) == 0
     rows = list(csv.DictReader((folder / "matrix-s42.csv").read_text().splitlines()))
     assert len(rows) == len(met) and (folder / "matrix-s42.svg").read_text().count("<title>") == len(met)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from testbed.core.errors import InvalidInput
 from testbed.diagnose.summary import Summarize
 from testbed.run import sweep
 from testbed.run.execute import run_scenario
@@ -80,3 +81,13 @@ def test_another_measure_seed_arm_or_code_is_another_cell(monkeypatch: pytest.Mo
     monkeypatch.setattr(sweep, "code_digest", lambda: "changed")
     known.add(sweep.fingerprint(cell(1), "a"))
     assert len(known) == 5
+
+
+def test_a_cell_that_fails_does_not_stop_a_sweep_that_keeps_going(swept: Path) -> None:
+    cells = [replace(cell(1), variant="nobody"), replace(cell(1), dataset="nowhere"), cell(2)]
+    first, second, third = Sweep(swept, Summarize(), MEASURE, keeps_going=True).run(cells)
+    assert "unknown variant" in first.error and first.value is None and not first.reused
+    assert "nowhere" in second.error and second.value is None
+    assert third.reused and not third.error
+    with pytest.raises(InvalidInput):
+        Sweep(swept, Summarize(), MEASURE).run(cells)

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import logging
 import re
+import timeit
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -97,9 +99,13 @@ def cause_of(reason: str) -> Cause:
 
 
 class CompileWatch:
-    """Watches every ``torch.compile`` inside the with-block; on exit all is as it was. One at a time."""
+    """Watches every ``torch.compile`` inside the with-block; on exit all is as it was. One at a time.
 
-    def __init__(self) -> None:
+    ``generates_code`` False stops after tracing: the same graphs, guards and reasons, in milliseconds.
+    """
+
+    def __init__(self, *, generates_code: bool = True) -> None:
+        self._generates_code = generates_code
         self._calls: Counter[str] = Counter()
         self._dynamic: set[str] = set()
         self._log = _RecompileLog()
@@ -154,12 +160,15 @@ class CompileWatch:
     def _backend(self, module: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compile as the default backend does, and count the calls."""
         from torch._guards import CompileContext
-        from torch._inductor.compile_fx import compile_fx
 
         name = str(CompileContext.current_compile_id())
         if any(isinstance(x, torch.SymInt) for x in inputs):
             self._dynamic.add(name)
-        compiled: Callable[..., Any] = compile_fx(module, list(inputs))  # type: ignore[assignment]
+        compiled: Callable[..., Any] = module
+        if self._generates_code:
+            from torch._inductor.compile_fx import compile_fx
+
+            compiled = compile_fx(module, list(inputs))  # type: ignore[assignment]
         return counting(compiled, self._calls, name)
 
 
@@ -228,19 +237,117 @@ def render(report: Report) -> str:
     return "\n".join(lines)
 
 
-def toy(sizes: Sequence[int] = (4, 4, 8, 16, 16), dtypes: Sequence[str] = ("float32", "float64")) -> Report:
-    """A two-layer network called with these batch sizes, then once per further type: what ``compile-report`` shows.
+def toy(
+    sizes: Sequence[int] = (4, 4, 8, 16, 16),
+    dtypes: Sequence[str] = ("float32", "float64"),
+    devices: Sequence[str] = ("cpu",),
+    *,
+    generates_code: bool = True,
+) -> Report:
+    """A two-layer network called with these batch sizes, then once per further type and device: what is compiled.
 
     By default: one graph for the first size, one for changing sizes from the second on, one for the new type.
     """
     torch._dynamo.reset()
     net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 32))
-    fast = torch.compile(net)
-    with CompileWatch() as watch, torch.no_grad():
+    fast = torch.compile(net, backend="inductor" if generates_code else "eager")
+    with CompileWatch(generates_code=generates_code) as watch, torch.no_grad():
         for size in sizes:
             fast(torch.zeros(size, 32))
         for name in dtypes[1:]:
             kind = getattr(torch, name)
             net.to(kind)
             fast(torch.zeros(sizes[-1], 32, dtype=kind))
+        for device in devices[1:]:
+            net.to(device)
+            fast(torch.zeros(sizes[-1], 32, dtype=next(net.parameters()).dtype, device=device))
     return watch.report()
+
+
+def published_hook_exists() -> bool:
+    """Whether ``torch._dynamo.config.cache_hook`` can be set, as was published."""
+    try:
+        torch._dynamo.config.cache_hook = print  # type: ignore[attr-defined]
+    except AttributeError:
+        return False
+    return True
+
+
+def cost_of_counting(calls: int = 2000, repeat: int = 9) -> float:
+    """Seconds that a watched graph pays per call: the best of several rounds, less an uncounted call."""
+
+    def nothing() -> None:
+        pass
+
+    counted = counting(nothing, Counter(), "0/0")
+    return (
+        min(timeit.repeat(counted, number=calls, repeat=repeat)) - min(timeit.repeat(nothing, number=calls))
+    ) / calls
+
+
+class Storm(NamedTuple):
+    """One way to call a function with drifting shapes: what was compiled for it, and how many calls found nothing."""
+
+    way: str
+    sizes: int
+    calls: int
+    graphs: int
+    recompiles: dict[str, int]
+    hits: int
+    eager: int
+
+
+def storm(sizes: Sequence[int] = tuple(range(3, 43)), buckets: Sequence[int] = (8, 16, 32, 64)) -> list[Storm]:
+    """The same function called with a length that drifts, each length twice: a recompile storm, and what calms it.
+
+    ``fixed`` compiles for each shape (``dynamic=False``) until torch's limit (``recompile_limit``), and then gives up:
+    all later shapes run uncompiled. ``automatic`` is torch's default: from the second shape on, one graph for all.
+    ``buckets`` pads to the next of a few lengths. No code is generated, the counts are those of the tracer.
+    """
+
+    def padded(x: torch.Tensor) -> torch.Tensor:
+        length = next(b for b in buckets if b >= len(x))
+        return torch.nn.functional.pad(x, (0, 0, 0, length - len(x)))
+
+    ways: tuple[tuple[str, bool | None, Callable[[torch.Tensor], torch.Tensor]], ...] = (
+        ("fixed", False, lambda x: x),
+        ("automatic", None, lambda x: x),
+        ("buckets", False, padded),
+    )
+    out = []
+    for way, dynamic, prepared in ways:
+        torch._dynamo.reset()
+        step = torch.compile(_step, dynamic=dynamic, backend="eager")
+        with CompileWatch(generates_code=False) as watch, _no_warnings(), torch.no_grad():
+            for size in sizes:
+                for _ in range(2):
+                    step(prepared(torch.zeros(size, 16)))
+        report, calls = watch.report(), 2 * len(sizes)
+        hits = sum(g.hits for g in report.graphs)
+        out.append(Storm(way, len(sizes), calls, len(report.graphs), report.recompiles, hits, calls - report.calls))
+    return out
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """That the limit is reached is what the table says; torch says it too, on standard error."""
+    log = logging.getLogger("torch._dynamo.convert_frame")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def _step(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.gelu(x @ x.T).sum(0)
+
+
+def render_storm(storms: Sequence[Storm]) -> str:
+    """A table for a terminal: one line a way."""
+    lines = [f"{'way':<11}{'sizes':>6}{'calls':>6}{'graphs':>7}{'hits':>6}{'uncompiled':>11}  recompiles"]
+    for s in storms:
+        causes = ", ".join(f"{n} {cause}" for cause, n in sorted(s.recompiles.items())) or "none"
+        lines.append(f"{s.way:<11}{s.sizes:>6}{s.calls:>6}{s.graphs:>7}{s.hits:>6}{s.eager:>11}  {causes}")
+    return "\n".join(lines)

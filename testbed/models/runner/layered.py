@@ -67,7 +67,7 @@ class LayeredPrefix:
 
     ``made_of`` of a value is the digest of the key that it was computed for. ``describe(rows, end)`` is said of each
     block that is put: more fields of its value, for a block that ends after ``end`` tokens. ``used`` holds the values
-    of the blocks that the last prompt was read with, ``n_found`` how many tokens.
+    of the blocks that the last prompt was read with.
     """
 
     def __init__(

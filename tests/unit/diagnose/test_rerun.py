@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from testbed.core.errors import InvalidInput, Unavailable, Undecided
 from testbed.diagnose import rerun
@@ -14,6 +16,7 @@ from testbed.diagnose.gate import cell_of
 from testbed.diagnose.rerun import Ask, Recorded
 from testbed.record import baseline
 from testbed.record.baseline import Baseline
+from testbed.report.gate import print_recorded
 from testbed.run.settings import Settings
 from tests.unit.diagnose.judged import BROKEN, arm_scores, run, usual_cell
 
@@ -59,6 +62,21 @@ def test_a_worse_run_is_refused_and_nothing_is_written(record: Record, tmp_path:
     assert found.path is None and not found.too_small
     assert found.worse[0].startswith("clean: true fell by 0.200")
     assert (tmp_path / "baselines" / "tenant-leak.json").read_bytes() == before
+
+
+def test_a_refusal_says_what_is_worse_and_how_to_record_it_all_the_same(record: Record) -> None:
+    record()
+    written = StringIO()
+    found = record(scores={"clean": arm_scores(0.8)})
+    code = print_recorded(found, Console(file=written, width=100, highlight=False, markup=False))
+    text = " ".join(written.getvalue().split())
+    assert code == 1
+    assert "moved clean: true 1.000 -> 0.800" in text and "REFUSED clean: true fell by 0.200" in text
+    assert "the baseline is as it was" in text and "ACCEPT='...'" in text
+
+
+def test_a_run_that_is_too_small_is_refused_with_exit_code_4(record: Record) -> None:
+    assert print_recorded(record(detectable=0.4), Console(file=StringIO())) == 4
 
 
 def test_a_worse_run_is_recorded_with_a_reason_which_is_kept(record: Record, tmp_path: Path) -> None:

@@ -133,6 +133,7 @@ def test_hits_of_a_layer_are_told_by_ask_that_reached_it() -> None:
     serving = served(stack)
     assert list(rates(serving, "hits[answer]").values()) == [0.0, 1.0, 1.0, 1.0]
     assert list(rates(serving, "valid hits[answer]").values()) == [0.0, 0.0, 1.0, 1.0]
+    assert list(rates(serving, "bad hits[answer]").values()) == [0.0, 1.0, 0.0, 0.0]
     assert list(rates(serving, "valid hits[retrieval]").values()) == [0.0]
     assert [layer_of(m) for m in ("valid hits[answer.l1]", "hits[text]", "true", "hits")] == [
         "answer.l1",

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from testbed.core.errors import InvalidInput
+from testbed.core.errors import InvalidInput, Unavailable
+from testbed.core.scenario import Scenario
+from testbed.run import plan as planning
 from testbed.run import scenarios
 from testbed.run.cells import MAX_SEEDS, cells, levels_of, seeds_of, variants_of
 
@@ -50,6 +52,18 @@ def test_variants_are_the_first_all_or_by_name() -> None:
     assert [v for _, v in variants_of(["tenant-leak", "tenant-leak"], "all")] == list(every)
     assert [v.name for _, v in variants_of(["tenant-leak"], "post-filter,answer-key")] == ["answer-key", "post-filter"]
     assert [name for name, _ in variants_of([], "first")] == scenarios.names()
+
+
+def test_a_scenario_that_lacks_an_extra_is_left_out_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_runner(scenario: Scenario, dataset: str) -> None:
+        if scenario.name == "tenant-leak":
+            raise Unavailable("tenant-leak needs torch; pip install 'rag-testbed[runner]'")
+
+    monkeypatch.setattr(planning, "corpus_of", without_runner)
+    said: list[str] = []
+    assert "tenant-leak" not in {name for name, _ in variants_of([], "first", said.append)}
+    assert said == ["left out: tenant-leak needs torch; pip install 'rag-testbed[runner]'"]
+    assert [name for name, _ in variants_of(["tenant-leak"], "first", said.append)] == ["tenant-leak"]
 
 
 def test_a_variant_that_a_scenario_lacks_is_told() -> None:
