@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from testbed.core import coalitions
 from testbed.core.scenario import Expect, Scenario, Variant
 from testbed.diagnose.attribution import Case, Suspect, suspects_of_blame, suspects_of_matches, suspects_of_shares
-from testbed.diagnose.blame import Blame
+from testbed.diagnose.blame import SMALLEST_DROP, Blame
 from testbed.diagnose.heatmap import Match
 from testbed.diagnose.judge import judge_arm, judge_run
 from testbed.record.folder import RunReader
@@ -101,8 +101,9 @@ def said(folder: Path) -> dict[str, Any]:
         PUBLISHED: suspects_of_matches(Match(**m) for m in summary["published_attribution"]),
     }
     if summary.get("shapley"):
-        clear = [(s["layer"], s["share"]) for s in summary["shapley"]["shares"] if (s["low"] or 0.0) > 0.0]
-        methods[SHAPLEY] = suspects_of_shares(clear, least=LEAST_SHARE)
+        shares = [(s["layer"], s["share"]) for s in summary["shapley"]["shares"] if s["share"] > 0.0]
+        told = summary["shapley"]["drop"] >= SMALLEST_DROP
+        methods[SHAPLEY] = suspects_of_shares(shares, least=LEAST_SHARE) if told else ()
     arms = {name: summary["arms"].get(name, {}).get("means", {}) for name in ("clean", "faulty")}
     means = {name: found.get(summary["metric"]) for name, found in arms.items()}
     return {

@@ -230,6 +230,7 @@ def _plan(script: Script, arm: Arm) -> Plan:
         ops=script.ops,
         gold={gold.op: gold for gold in script.gold},
         arms=(arm,),
+        layers=(),
     )
 
 
