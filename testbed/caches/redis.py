@@ -102,9 +102,10 @@ class RedisCache:
         Where the client keeps one connection it is used directly: the client's own way there (retries, pools, hooks)
         takes longer than the round trip, and a run makes tens of thousands of them.
         """
-        held = self._client.connection
+        client: Any = self._client
+        held = client.connection
         if held is None:
-            return self._client.execute_command(*words)
+            return client.execute_command(*words)
         held.send_command(*words)
         return held.read_response()
 

@@ -61,7 +61,7 @@ def cells(tier: Tier, only: Sequence[str] = (), scenarios_dir: Path | None = Non
             continue
         for seed in tier.seeds:
             for queries in tier.queries:
-                knobs = {"seed": seed, "queries": queries, "scenarios_dir": scenarios_dir}
+                knobs: dict[str, Any] = {"seed": seed, "queries": queries, "scenarios_dir": scenarios_dir}
                 for variant in told[: tier.first or None]:
                     for level in tier.levels:
                         out.append(_faulty(scenario, variant, level, **knobs))

@@ -34,9 +34,7 @@ class OnlyCompleteValues:
         return self.judge(History(evidence))
 
     def judge(self, history: History) -> Verdict:
-        names_sources = any(ask.sources for ask in history.asks.values())
-        served = [ask for ask in history.asks.values() if ask.answer is not None and ask.hit("answer") is not None]
-        flaws = [(ask, _flaw(history, ask, names_sources)) for ask in served]
+        flaws = _flaws(history)
         broken = [(ask, flaw) for ask, flaw in flaws if flaw]
         if broken:
             return Verdict(self.name, False, len(broken), len(flaws), pair(_witness(history, a, f) for a, f in broken))
@@ -47,6 +45,16 @@ class OnlyCompleteValues:
         if not history.lookups:
             return Verdict(self.name, None, why="the stack shows no cache")
         return Verdict(self.name, True, 0, len(flaws))
+
+    def witnesses(self, history: History) -> list[Witness]:
+        return [_witness(history, ask, flaw) for ask, flaw in _flaws(history) if flaw]
+
+
+def _flaws(history: History) -> list[tuple[Ask, str | None]]:
+    """Every ask that the answer cache served, with what is wrong with what it got."""
+    names_sources = any(ask.sources for ask in history.asks.values())
+    served = [ask for ask in history.asks.values() if ask.answer is not None and ask.hit("answer") is not None]
+    return [(ask, _flaw(history, ask, names_sources)) for ask in served]
 
 
 def _flaw(history: History, ask: Ask, names_sources: bool) -> str | None:

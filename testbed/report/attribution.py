@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,11 @@ from testbed.run import sweep
 from testbed.run.arms import Progress
 from testbed.run.sweep import Sweep
 
-KINDS = (("one layer", lambda v: len(v["injected"]) < 2), ("two layers", lambda v: len(v["injected"]) != 1))
+Kind = Callable[[dict[str, Any]], bool]
+KINDS: tuple[tuple[str, Kind], ...] = (
+    ("one layer", lambda v: len(v["injected"]) < 2),
+    ("two layers", lambda v: len(v["injected"]) != 1),
+)
 
 
 def print_attribution(

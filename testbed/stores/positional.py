@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import faiss
 import numpy as np
@@ -23,7 +24,7 @@ class SideMap:
     """
 
     def __init__(self, dim: int, *, counts_map: bool) -> None:
-        self._flat = faiss.IndexFlatIP(dim)
+        self._flat: Any = faiss.IndexFlatIP(dim)
         self._counts_map = counts_map
         self.at: dict[int, str] = {}  # position -> document
 

@@ -115,4 +115,5 @@ def _model(vocabulary: int) -> Any:
         rope_parameters={"rope_type": "default", "rope_theta": 1e8},
         tie_word_embeddings=False,
     )
-    return LlamaForCausalLM(config).eval().requires_grad_(False)
+    model: Any = LlamaForCausalLM(config)
+    return model.eval().requires_grad_(False)
