@@ -22,8 +22,18 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]  # the first case wait
 HEADLINE = ("tenant-leak", "version-skew", "semantic-drift")
 SEEDS = range(1, 11)
 CLEAN_SEEDS = range(11, 21)
-# The whole grid (every variant, every seed, every arm) takes hours on two cores: `make promises` runs it.
+# The whole grid (every variant, every seed, every arm) takes hours on two cores: `make promises` runs it. By default a
+# headline scenario is held to ten seeds, and its other variants and the first of every other scenario to one.
 EVERYTHING = os.environ.get("PROMISES") == "all"
+# A language model reads every prompt: minutes a variant. Shorter runs of these are in tests/integration/runner.
+SLOW = ("prefix-leak", "kv-pruning")
+
+
+def is_asked(name: str, place: int, seed: int) -> bool:
+    """Whether a variant, by its place in its scenario, is held to its promise at this seed."""
+    if EVERYTHING or (name in HEADLINE and place == 0):
+        return True
+    return seed == 1 and name not in SLOW and (name in HEADLINE or place == 0)
 
 
 def promised(scenario: Scenario, variant: Variant) -> tuple[str, ...]:
@@ -41,7 +51,7 @@ CASES = {
     for scenario in LOADED
     for place, variant in enumerate(scenario.variants)
     for seed in SEEDS
-    if EVERYTHING or seed == 1 or (scenario.name in HEADLINE and place == 0)
+    if is_asked(scenario.name, place, seed)
 }
 CLEAN_CASES = {
     f"{name}-{seed}": Settings(name, seed=seed, arms=("clean",)) for name in HEADLINE for seed in CLEAN_SEEDS
@@ -87,6 +97,8 @@ def test_the_clean_arm_violates_nothing(outcomes: Mapping[Settings, sweep.Done],
     assert 0.80 <= clean["means"]["MRR@5"] <= 0.97
 
 
-def test_every_variant_of_every_scenario_is_a_case() -> None:
-    there = {(c.scenario, c.variant) for c in CASES.values()}
-    assert there == {(scenario.name, v.name) for scenario in LOADED for v in scenario.variants}
+def test_every_scenario_is_a_case() -> None:
+    asked = {(c.scenario, c.variant) for c in CASES.values()}
+    every = {(scenario.name, v.name) for scenario in LOADED for v in scenario.variants}
+    first = {(scenario.name, scenario.variants[0].name) for scenario in LOADED if scenario.name not in SLOW}
+    assert asked == every if EVERYTHING else first < asked < every
