@@ -35,7 +35,7 @@ SCENARIO = Scenario(
     variants=(
         bug("fifo", "called LRU, but neither a read nor a write moves an entry", 0.02, "F12-03", "F12-06"),
         bug("new-first", "a new entry counts as never used: the next to go", 0.05, "F12-02", workload=EDITED),
-        bug("over-evict", "half of the cache goes where one entry had to", 0.05, "F12-04"),
+        bug("over-evict", "half of the cache goes where one entry had to", 0.02, "F12-04"),
         Variant(
             name="stale-residents",
             summary="LFU never lets go of what is asked most, so of stale answers it keeps those longest",

@@ -20,8 +20,6 @@ class Expect:
     what no bypass brings back, as lost hits. ``metric`` is any of ``metrics.scores``, or made for the scenario: the
     rate of a layer's hits (``valid hits[answer]``, ``bad hits[answer]``), or the share of answers from a revision that
     was replaced longer ago than a service allows (``behind > 60 s``). Where less is better, it must rise.
-    ``copied_to`` are layers into which the blamed layer's values are copied, as cached vectors are into an index:
-    serving without the copy helps as well, so these are held to nothing.
     """
 
     metric: str
@@ -29,7 +27,6 @@ class Expect:
     blame: str
     cured_by: tuple[str, ...]
     violates: tuple[str, ...] = ()
-    copied_to: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

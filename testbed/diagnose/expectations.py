@@ -78,9 +78,7 @@ def _blames(expect: Expect, scores: Mapping[str, float], layers: Sequence[str]) 
             out.append(f"{arm}: did not run, or has no {expect.metric}")
         elif layer == expect.blame and share < CURED_BY_BYPASS - _ROUNDING:
             out.append(f"{arm}: recovered {share:.0%} of the drop, but the layer to blame should give back all of it")
-        elif layer in (expect.blame, *expect.copied_to):
-            continue
-        elif share >= (CURED_BY_BYPASS if layer in joint else NOT_CURED) - _ROUNDING:
+        elif layer != expect.blame and share >= (CURED_BY_BYPASS if layer in joint else NOT_CURED) - _ROUNDING:
             out.append(f"{arm}: recovered {share:.0%} of the drop, but {expect.blame or 'no layer'} is to blame")
     return out
 

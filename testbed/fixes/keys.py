@@ -66,22 +66,6 @@ class VersionedKey:
 
 
 @dataclass(frozen=True, slots=True)
-class RoleInKey:
-    """The embedding key says for which role a vector was made, in a part of its own: question or document.
-
-    Costs nothing but the hits that were wrong to give.
-    """
-
-    name: str = "role-in-key"
-    needs: frozenset[str] = frozenset({"layers.embedding"})
-
-    @contextmanager
-    def applied(self, stack: Any, ctx: Context) -> Iterator[None]:
-        with rekeyed(stack, ("embedding",), lambda key: key.replace(made_for=key.get("role"))):
-            yield
-
-
-@dataclass(frozen=True, slots=True)
 class SchemaHashKey:
     """The answer key gets a digest of the conventions (units, currencies, enums, policies) that the tenant is under.
 

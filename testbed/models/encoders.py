@@ -12,12 +12,11 @@ from testbed.core.names import ValueNames
 from testbed.core.ports import Encoder
 from testbed.models import embed
 from testbed.models.embed import MiniLM
-from testbed.models.instructed import Instructed
 from testbed.models.lsa import LatentSemantic
 from testbed.models.memo import Memo, MemoEncoder
 from testbed.models.segment import SegmentedLsa
 
-NAMES = ("minilm", "minilm-cased", "minilm-short", "minilm-instructed", "lsa-384", "lsa-jieba", "lsa-jieba-user")
+NAMES = ("minilm", "minilm-cased", "minilm-short", "lsa-384", "lsa-jieba", "lsa-jieba-user")
 _SHORT_WORDS = 8
 
 
@@ -38,7 +37,6 @@ def build(
     - ``minilm``: all-MiniLM-L6-v2
     - ``minilm-cased``: the same weights, tokenizer without lower-casing
     - ``minilm-short``: the same, but a chunker passes on only the first 8 words of a document
-    - ``minilm-instructed``: the same weights, questions with an instruction in front
     - ``lsa-384``: latent semantic analysis fitted on ``corpus_texts``
     - ``lsa-jieba``, ``lsa-jieba-user``: the same over Chinese words, cut without and with a user dictionary
     """
@@ -53,8 +51,6 @@ def _plain(name: str, corpus_texts: Sequence[str], memo: Memo, called: str) -> E
         return MiniLM(memo.file_digest, casing="cased", name=called)
     if name == "minilm-short":
         return MiniLM(memo.file_digest, max_words=_SHORT_WORDS, name=called)
-    if name == "minilm-instructed":
-        return Instructed(MiniLM(memo.file_digest, name=called), name=called)
     if name == "lsa-384":
         return LatentSemantic(corpus_texts, name=called)
     if name in ("lsa-jieba", "lsa-jieba-user"):

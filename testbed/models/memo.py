@@ -161,8 +161,6 @@ class MemoEncoder:
         self._names = names
         self._on_progress = on_progress
         self._held: dict[tuple[str, str], Vectors] = {}
-        # An encoder that embeds more than the text it is given says what, so that the roles of one text have two names.
-        self._shown: Callable[[str, Role], str] = getattr(inner, "shown", lambda text, role: text)
 
     @property
     def name(self) -> str:
@@ -188,7 +186,7 @@ class MemoEncoder:
         for row, text in enumerate(texts):
             vector = out[row] = self._held[role, text]
             # At every hand-out, not once: where two encoders agree to the bit, the one that gave it last counts.
-            self._names.learn(vector, self.fingerprint, digest.of_text(self._shown(text, role)))
+            self._names.learn(vector, self.fingerprint, digest.of_text(text))
         return out
 
     def _key(self, text: str, role: Role) -> bytes:

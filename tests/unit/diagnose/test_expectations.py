@@ -64,12 +64,6 @@ def test_bypassing_another_layer_must_not_cure() -> None:
     assert _one(changed) == "faulty-without:text: recovered 50% of the drop, but answer is to blame"
 
 
-def test_a_layer_into_which_values_are_copied_may_cure_as_well() -> None:
-    changed = {**GOOD, "faulty-without:text": 0.9}
-    assert check_expect(replace(EXPECT, copied_to=("text",)), changed, VERDICTS, LAYERS) == []
-    assert check_expect(EXPECT, changed, VERDICTS, LAYERS) != []
-
-
 def test_where_no_layer_is_to_blame_no_bypass_may_cure() -> None:
     (found,) = check_expect(replace(EXPECT, blame=""), {**GOOD, "faulty-without:answer": 0.9}, VERDICTS, LAYERS)
     assert found == "faulty-without:answer: recovered 100% of the drop, but no layer is to blame"

@@ -4,9 +4,8 @@ from typing import Any
 
 from testbed.core.scenario import Arm
 from testbed.core.types import Key
-from testbed.faults.keys import KeyPartDropped, ShortHash
+from testbed.faults.keys import ShortHash
 from testbed.fixes.guard import KeyCheck
-from testbed.fixes.keys import RoleInKey
 from testbed.run.arms import changed
 from tests.contract.small_stack import small_stack
 from tests.contract.test_changes import context
@@ -42,16 +41,3 @@ def test_a_near_match_of_the_answer_cache_is_not_refused() -> None:
         stack.layers["answer"].put(Key.of(text="how long", tenant="acme"), "A")
         assert stack.layers["answer"].get(Key.of(text="how long", tenant="acme")) == "A"
         assert stack.layers["answer"].get(Key.of(text="how long", tenant="birch")) is None
-
-
-def test_the_role_of_a_vector_is_kept_apart_by_the_fix() -> None:
-    stack = small_stack()
-    document = KEYS[0].replace(role="document")
-    arm = Arm("x", (KeyPartDropped("embedding", "role"),))
-    with changed(stack, arm, context()):
-        stack.layers["embedding"].put(KEYS[0], 1)
-        assert stack.layers["embedding"].get(document) == 1
-    with changed(stack, Arm("x", arm.faults, (RoleInKey(),)), context()):
-        stack.layers["embedding"].put(KEYS[1], 1)
-        assert stack.layers["embedding"].get(KEYS[1].replace(role="document")) is None
-        assert stack.layers["embedding"].get(KEYS[1]) == 1

@@ -1,11 +1,10 @@
-"""Pages withdrawn, filled late, and pasted before they are edited: what each workload adds to a stream."""
+"""Pages withdrawn and filled late: what each workload adds to a stream."""
 
 from __future__ import annotations
 
 from testbed.core.types import Doc, Op, Query
 from testbed.corpora.ledger import build_ledger
 from testbed.run.plan import truth
-from testbed.workloads.drafts import Drafts
 from testbed.workloads.stream import Stream
 from testbed.workloads.stubs import STUB, Stubs
 from testbed.workloads.withdrawals import COPY, Withdrawals
@@ -62,18 +61,3 @@ def test_stubs_are_filled_before_the_first_question() -> None:
     assert stubs and {d.id for d in filled if isinstance(d, Doc)} == stubs
     assert max(op.index for op in ops if op.do == "upsert") < min(op.index for op in ops if op.do == "ask")
     assert truth(LEDGER, ops)[ops[-1].index].relevant  # version 1 is what is true
-
-
-def test_an_author_pastes_the_text_before_the_page_is_there() -> None:
-    ops = Drafts(Stream()).ops(LEDGER, 1, N)
-    assert isinstance(ops[0].item, tuple)
-    loaded = {d.id for d in ops[0].item}
-    gold = truth(LEDGER, ops)
-    added = [op for op in ops if op.do == "upsert"]
-    assert added and {op.item.id for op in added if isinstance(op.item, Doc)} == {d.id for d in LEDGER.docs} - loaded
-    for op in added:
-        pasted = ops[op.index - 1].item
-        assert isinstance(pasted, Query) and isinstance(op.item, Doc)
-        assert pasted.text == op.item.text and LEDGER.records[pasted.id] == op.item.id
-        assert gold[op.index - 1].relevant == {}
-    assert plain(ops[added[-1].index + 1 :]) == plain(Stream().ops(LEDGER, 1, N))
