@@ -17,7 +17,8 @@ class ValueNames:
     """
 
     def __init__(self) -> None:
-        self._by_bytes: dict[bytes, str] = {}
+        # By text, the last one last: two texts can be the same to an encoder that reads only the first words.
+        self._by_bytes: dict[bytes, dict[str, str]] = {}
         # The hook is called for what JSON does not know, so that plain values are not walked in Python.
         self._json = json.JSONEncoder(
             sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=self._vector
@@ -29,15 +30,24 @@ class ValueNames:
         Two encoders can make the same bytes of a text (they differ in a tokenizer that this text does not show): the
         vector then has the name of the one that handed it out last.
         """
-        self._by_bytes[vector.tobytes()] = f"vector:{fingerprint[:12]}:{text_digest}"
+        names = self._by_bytes.setdefault(vector.tobytes(), {})
+        names.pop(text_digest, None)
+        names[text_digest] = f"vector:{fingerprint[:12]}:{text_digest}"
 
-    def of(self, value: Any) -> str:
-        """The name of a value: a vector's, or 16 hex digits."""
+    def of(self, value: Any, text: str = "") -> str:
+        """The name of a value: a vector's, or 16 hex digits.
+
+        ``text`` is the digest of what the vector is held for: where several texts have these very bytes, and this is
+        one of them, the vector is called after it.
+        """
         if hasattr(value, "tobytes"):
-            return self._vector(value)
+            return self._vector(value, text)
         return digest.of_bytes(self._json.encode(value).encode("utf-8", "surrogatepass"))[: digest.SHORT]
 
-    def _vector(self, value: Any) -> str:
+    def _vector(self, value: Any, text: str = "") -> str:
         if not hasattr(value, "tobytes"):
             raise TypeError(f"a cached value of type {type(value).__name__} has no name")
-        return self._by_bytes.get(value.tobytes(), "vector:unknown:")
+        names = self._by_bytes.get(value.tobytes())
+        if names is None:
+            return "vector:unknown:"
+        return names.get(text) or next(reversed(names.values()))

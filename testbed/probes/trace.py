@@ -101,8 +101,9 @@ class TracedCache:
         self._event("miss" if value is None else "hit", key, value)
 
     def _event(self, kind: EventKind, key: Key, value: Any) -> None:
-        name = "" if value is None else self._recorder.names.of(value)
-        self._recorder.event(self._layer, kind, self._recorder.key(key), name, versioned(value))
+        parts = self._recorder.key(key)
+        name = "" if value is None else self._recorder.names.of(value, parts.get("text", ""))
+        self._recorder.event(self._layer, kind, parts, name, versioned(value))
 
     def delete(self, key: Key) -> None:
         self._inner.delete(key)
@@ -125,7 +126,7 @@ class TracedWrites:
         self._recorder.timing("index", "put", started)
         for row in rows:
             key = {"doc": row.doc_id, "version": str(row.version), "tenant": row.tenant}
-            self._recorder.event("index", "put", key, self._recorder.names.of(row.vector))
+            self._recorder.event("index", "put", key, self._recorder.names.of(row.vector, row.text_digest))
 
     def delete(self, ids: Sequence[str]) -> None:
         self._inner.delete(ids)

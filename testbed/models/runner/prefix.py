@@ -177,6 +177,7 @@ class PrefixCache:
                 self._blocks.move_to_end(key)
         return slots
 
+    @torch.inference_mode()  # as the pools were made; the caller may stand outside of it
     def _write(self, slot: int, block: Rows) -> None:
         for pool, new in zip(self._pool, block.layers, strict=True):
             for side in (0, 1):

@@ -36,6 +36,7 @@ def plan(**knobs: Any) -> Plan:
         ops=(),
         gold={1: GOLD},
         arms=arms_of(variant, ("answer",)),
+        layers=("answer",),
     )
 
 

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from testbed.core.errors import InvalidInput, Unavailable
 from testbed.run import compile_report
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_a_storm_is_a_table_of_exact_counts() -> None:
@@ -26,11 +30,11 @@ def test_a_storm_generates_no_code_that_two_processes_could_share() -> None:
         compile_report.text(storm=True, twice=True)
 
 
-def test_without_torch_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "testbed.models.runner.compiling", raising=False)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(Unavailable, match=r"needs torch; pip install 'rag-testbed\[runner\]'"):
-        compile_report.text(storm=True)
+def test_without_torch_one_line_names_the_extra() -> None:
+    code = "import sys; sys.modules['torch'] = None; from testbed.cli import main; main(['compile-report', '--storm'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3
+    assert done.stderr == "testbed: compile-report needs torch; pip install 'rag-testbed[runner]'\n"
 
 
 def test_without_a_compiler_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
