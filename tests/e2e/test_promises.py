@@ -64,7 +64,7 @@ def outcomes(request: pytest.FixtureRequest, home: Path) -> Mapping[Settings, sw
     asked = [
         item.callspec.params["cell"]
         for item in request.session.items
-        if isinstance(item, pytest.Function) and item.path == request.path and "cell" in item.callspec.params
+        if isinstance(item, pytest.Function) and item.path == request.path and hasattr(item, "callspec")
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TESTBED_CACHE_DIR", str(home / "cache"))
