@@ -52,8 +52,8 @@ def test_every_line_runs_in_order_and_nothing_is_left(own: Sandbox) -> None:
     for line in lines():
         done = subprocess.run(["sh", "-c", line], cwd=ROOT, env=env, capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, f"{line}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-        if "digest" in done.stdout and "make scenario" in line:
-            digests[line] = done.stdout.split()[-1]
+        if "make scenario" in line:
+            digests[line] = re.findall(r"^digest +(\S+)$", done.stdout, re.MULTILINE)[-1]
     in_compose, embedded = (f"make scenario NAME=tenant-leak SEED=42{more}" for more in (" BACKEND=compose", ""))
     assert len(digests) == 5 and re.fullmatch("[0-9a-f]{64}", digests[embedded])
     assert digests[in_compose] == digests[embedded], "the README says: the same digest"
