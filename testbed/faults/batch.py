@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from testbed.core.ports import Context, Hit, Index, Row, RowInfo, Vectors
+from testbed.core.ports import Context, Index, Row, Vectors
 from testbed.stacks import wrapping
 
 BATCH = 32  # texts that are sent at once
@@ -47,7 +47,7 @@ class BatchShift:
         return wrapping.index(stack, lambda inner: Batched(inner, ctx, self))
 
 
-class Batched:
+class Batched(wrapping.ForwardedIndex):
     """An index that gets its rows from a client that sends texts in batches."""
 
     def __init__(self, inner: Index, ctx: Context, fault: BatchShift) -> None:
@@ -83,15 +83,6 @@ class Batched:
                 before = [vectors[-1], *vectors[:-1]]
                 vectors = [unit(v + b) if bad else v for v, b, bad in zip(vectors, before, hit, strict=True)]
         return [row._replace(vector=vector) for row, vector in zip(batch, vectors, strict=True)]
-
-    def delete(self, ids: Sequence[str]) -> None:
-        self._inner.delete(ids)
-
-    def search(self, vector: Vectors, *, tenant: str | None, k: int, made_by: str) -> list[Hit]:
-        return self._inner.search(vector, tenant=tenant, k=k, made_by=made_by)
-
-    def rows(self) -> Mapping[str, RowInfo]:
-        return self._inner.rows()
 
     def fresh(self) -> Batched:
         return Batched(self._inner.fresh(), self._ctx, self._fault)

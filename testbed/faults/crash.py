@@ -51,37 +51,17 @@ class KilledWriter:
             yield
             return
         with dual.kept(stack) as stores:
-            batches = Batches(stores, ctx, self)
-            stores.deliver = batches.deliver
-            try:
+
+            def kill(batch: list[Item], number: int) -> None:
+                step = stores.writer.between if self.step == "between" else self.step
+                acknowledged = killed(stores, batch, step)
+                writer = stores.restart()
+                stores.check(f"recovered from crash {number}")
+                if not acknowledged and writer.takes_redelivery:
+                    writer.write(batch)
+
+            with dual.struck(stores, ctx, self.name, kill):
                 yield
-            finally:
-                stores.deliver = stores.write
-
-
-class Batches:
-    """Counts the batches and kills the writer in those that the fault affects."""
-
-    def __init__(self, stores: dual.DualStores, ctx: Context, fault: KilledWriter) -> None:
-        self._stores = stores
-        self._ctx = ctx
-        self._fault = fault
-        self._number = 0
-
-    def deliver(self, batch: list[Item]) -> None:
-        number, self._number = self._number, self._number + 1
-        if number == 0 or not self._ctx.affects(self._fault.name, f"batch-{number}"):
-            self._stores.write(batch)
-            return
-        acknowledged = killed(self._stores, batch, self._step())
-        writer = self._stores.restart()
-        self._stores.check(f"recovered from crash {number}")
-        if not acknowledged and writer.takes_redelivery:
-            writer.write(batch)
-
-    def _step(self) -> str:
-        writer = self._stores.writer
-        return writer.between if self._fault.step == "between" else self._fault.step
 
 
 def killed(stores: dual.DualStores, batch: list[Item], step: str) -> bool:

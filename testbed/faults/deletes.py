@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from testbed.core.ports import Cache, Context, Hit, Index, Row, RowInfo, Vectors
+from testbed.core.ports import Cache, Context, Index, Row
 from testbed.core.types import Key
 from testbed.stacks import wrapping
 
@@ -43,24 +43,15 @@ class WrongSelector:
         return wrapping.index(stack, lambda inner: Misdirected(inner, selector))
 
 
-class Misdirected:
+class Misdirected(wrapping.ForwardedIndex):
     """An index whose deletes go to what ``selector(id)`` names."""
 
     def __init__(self, inner: Index, selector: Any) -> None:
         self._inner = inner
         self._selector = selector
 
-    def upsert(self, rows: Sequence[Row]) -> None:
-        self._inner.upsert(rows)
-
     def delete(self, ids: Sequence[str]) -> None:
         self._inner.delete([self._selector(doc_id) for doc_id in ids])
-
-    def search(self, vector: Vectors, *, tenant: str | None, k: int, made_by: str) -> list[Hit]:
-        return self._inner.search(vector, tenant=tenant, k=k, made_by=made_by)
-
-    def rows(self) -> Mapping[str, RowInfo]:
-        return self._inner.rows()
 
     def fresh(self) -> Misdirected:
         return Misdirected(self._inner.fresh(), self._selector)

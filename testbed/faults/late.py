@@ -21,7 +21,7 @@ class LateText:
 
     References
     ----------
-    The brief, section 2: the text of an updated vector was served 3.2 s late. garrytan/gbrain #4246.
+    garrytan/gbrain #4246: the text changed, its embedding did not, and every count said that all was well.
     """
 
     delay_s: float = 3.2
@@ -34,28 +34,14 @@ class LateText:
             yield
             return
         with dual.kept(stack) as stores:
-            stores.deliver = Late(stores, ctx, self).deliver
-            try:
+
+            def late(batch: list[Item], number: int) -> None:
+                writer: Any = stores.writer
+                if not getattr(writer, "texts_come_later", False):
+                    stores.write(batch)
+                    return
+                writer.write_vectors(batch)
+                ctx.schedule(ctx.now() + self.delay_s, lambda: writer.write_texts(batch))
+
+            with dual.struck(stores, ctx, self.name, late):
                 yield
-            finally:
-                stores.deliver = stores.write
-
-
-class Late:
-    """Counts the batches and delays the texts of those that the fault affects."""
-
-    def __init__(self, stores: dual.DualStores, ctx: Context, fault: LateText) -> None:
-        self._stores = stores
-        self._ctx = ctx
-        self._fault = fault
-        self._number = 0
-
-    def deliver(self, batch: list[Item]) -> None:
-        number, self._number = self._number, self._number + 1
-        writer: Any = self._stores.writer
-        is_late = number > 0 and self._ctx.affects(self._fault.name, f"batch-{number}")
-        if not is_late or not getattr(writer, "texts_come_later", False):
-            self._stores.write(batch)
-            return
-        writer.write_vectors(batch)
-        self._ctx.schedule(self._ctx.now() + self._fault.delay_s, lambda: writer.write_texts(batch))

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.core.ports import Context, Hit, Index, Row, RowInfo, Vectors
+from testbed.core.ports import Context, Index, Row, RowInfo
 from testbed.stacks import wrapping
-
-
-class _Forwarding:
-    """An index that is what it wraps; faults change what is written."""
-
-    def __init__(self, inner: Index) -> None:
-        self._inner = inner
-
-    def delete(self, ids: Sequence[str]) -> None:
-        self._inner.delete(ids)
-
-    def search(self, vector: Vectors, *, tenant: str | None, k: int, made_by: str) -> list[Hit]:
-        return self._inner.search(vector, tenant=tenant, k=k, made_by=made_by)
-
-    def rows(self) -> Mapping[str, RowInfo]:
-        return self._inner.rows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +31,7 @@ class RecordsBelieved:
         return wrapping.index(stack, lambda inner: Recorded(inner, ctx, self))
 
 
-class Recorded(_Forwarding):
+class Recorded(wrapping.ForwardedIndex):
     def __init__(self, inner: Index, ctx: Context, fault: RecordsBelieved, *, loses: bool = True) -> None:
         super().__init__(inner)
         self._ctx = ctx
@@ -95,7 +79,7 @@ class FailedUpserts:
         return wrapping.index(stack, lambda inner: Refusing(inner, ctx, self, set()))
 
 
-class Refusing(_Forwarding):
+class Refusing(wrapping.ForwardedIndex):
     def __init__(self, inner: Index, ctx: Context, fault: FailedUpserts, tried: set[tuple[str, str, str]]) -> None:
         super().__init__(inner)
         self._ctx = ctx
@@ -133,7 +117,7 @@ class VectorKept:
         return wrapping.index(stack, lambda inner: Keeping(inner, ctx, self.name))
 
 
-class Keeping(_Forwarding):
+class Keeping(wrapping.ForwardedIndex):
     def __init__(self, inner: Index, ctx: Context, name: str) -> None:
         super().__init__(inner)
         self._ctx = ctx
@@ -168,7 +152,7 @@ class DeletedAfterAdd:
         return wrapping.index(stack, lambda inner: AddsFirst(inner, ctx, self.name))
 
 
-class AddsFirst(_Forwarding):
+class AddsFirst(wrapping.ForwardedIndex):
     def __init__(self, inner: Index, ctx: Context, name: str) -> None:
         super().__init__(inner)
         self._ctx = ctx
@@ -203,7 +187,7 @@ class RebuildFails:
         return wrapping.index(stack, lambda inner: Rebuilding(inner, ctx, self, {}))
 
 
-class Rebuilding(_Forwarding):
+class Rebuilding(wrapping.ForwardedIndex):
     """``written`` counts the writes of each (document, text), whichever index they went to."""
 
     def __init__(self, inner: Index, ctx: Context, fault: RebuildFails, written: dict[tuple[str, str], int]) -> None:

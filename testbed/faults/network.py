@@ -38,39 +38,24 @@ class Partitioned:
             return
         with dual.kept(stack) as stores, Proxy(upstream_of(stores.url)) as proxy:
             direct = stores.url
+
+            def cut(batch: list[Item], number: int) -> None:
+                with proxy.disturbed(Disturbance(refuse=True)):
+                    try:
+                        stores.write(batch)
+                        acknowledged = True
+                    except Unavailable:
+                        acknowledged = False
+                stores.check(f"wire {number} mended")
+                if not acknowledged and stores.writer.takes_redelivery:
+                    stores.write(batch)
+
             stores.reach(through(direct, proxy.port))
-            stores.deliver = Cut(stores, proxy, ctx, self.name).deliver
             try:
-                yield
+                with dual.struck(stores, ctx, self.name, cut):
+                    yield
             finally:
-                stores.deliver = stores.write
                 stores.reach(direct)
-
-
-class Cut:
-    """Counts the batches and cuts the wire during those that the fault affects."""
-
-    def __init__(self, stores: dual.DualStores, proxy: Proxy, ctx: Context, name: str) -> None:
-        self._stores = stores
-        self._proxy = proxy
-        self._ctx = ctx
-        self._name = name
-        self._number = 0
-
-    def deliver(self, batch: list[Item]) -> None:
-        number, self._number = self._number, self._number + 1
-        if number == 0 or not self._ctx.affects(self._name, f"batch-{number}"):
-            self._stores.write(batch)
-            return
-        with self._proxy.disturbed(Disturbance(refuse=True)):
-            try:
-                self._stores.write(batch)
-                acknowledged = True
-            except Unavailable:
-                acknowledged = False
-        self._stores.check(f"wire {number} mended")
-        if not acknowledged and self._stores.writer.takes_redelivery:
-            self._stores.write(batch)
 
 
 def upstream_of(url: str) -> str:

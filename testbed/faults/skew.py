@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.core.ports import Context, Hit, Index, Row, RowInfo, Vectors
+from testbed.core.ports import Context, Index, Row, RowInfo
 from testbed.stacks import wrapping
 
 
@@ -31,7 +31,7 @@ class UnchangedSkipped:
         return wrapping.index(stack, lambda inner: SkippingUnchanged(inner, ctx, self))
 
 
-class SkippingUnchanged:
+class SkippingUnchanged(wrapping.ForwardedIndex):
     def __init__(self, inner: Index, ctx: Context, fault: UnchangedSkipped) -> None:
         self._inner = inner
         self._ctx = ctx
@@ -44,15 +44,6 @@ class SkippingUnchanged:
     def _skips(self, row: Row, held: RowInfo | None) -> bool:
         unchanged = held is not None and held.text_digest == row.text_digest
         return unchanged and self._ctx.affects(self._fault.name, row.doc_id, share=self._fault.share)
-
-    def delete(self, ids: Sequence[str]) -> None:
-        self._inner.delete(ids)
-
-    def search(self, vector: Vectors, *, tenant: str | None, k: int, made_by: str) -> list[Hit]:
-        return self._inner.search(vector, tenant=tenant, k=k, made_by=made_by)
-
-    def rows(self) -> Mapping[str, RowInfo]:
-        return self._inner.rows()
 
     def fresh(self) -> SkippingUnchanged:
         return SkippingUnchanged(self._inner.fresh(), self._ctx, self._fault)

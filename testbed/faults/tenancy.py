@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from testbed.caches.rekeyed import Rekeyed
-from testbed.core.ports import Context, Hit, Index, Row, RowInfo, Vectors
+from testbed.core.ports import Context, Hit, Index, Vectors
 from testbed.core.types import Key, Query
 from testbed.stacks import wrapping
 from testbed.stacks.context import RequestContext
@@ -68,17 +68,11 @@ class PostFilter:
         return wrapping.index(stack, lambda inner: PostFiltered(inner, ctx, self.name))
 
 
-class PostFiltered:
+class PostFiltered(wrapping.ForwardedIndex):
     def __init__(self, inner: Index, ctx: Context, name: str) -> None:
         self._inner = inner
         self._ctx = ctx
         self._name = name
-
-    def upsert(self, rows: Sequence[Row]) -> None:
-        self._inner.upsert(rows)
-
-    def delete(self, ids: Sequence[str]) -> None:
-        self._inner.delete(ids)
 
     def search(self, vector: Vectors, *, tenant: str | None, k: int, made_by: str) -> list[Hit]:
         asker = self._ctx.asker()
@@ -87,9 +81,6 @@ class PostFiltered:
         rows = self._inner.rows()
         hits = self._inner.search(vector, tenant=None, k=k, made_by=made_by)
         return [h for h in hits if tenant is None or rows[h.doc_id].tenant == tenant]
-
-    def rows(self) -> Mapping[str, RowInfo]:
-        return self._inner.rows()
 
     def fresh(self) -> PostFiltered:
         return PostFiltered(self._inner.fresh(), self._ctx, self._name)
@@ -103,7 +94,7 @@ class SharedTraceContext:
 
     References
     ----------
-    The brief: requests of several tenants share one span context, ids are reused across async tasks.
+    As published: requests of several tenants share one span context, ids are reused across async tasks.
     """
 
     name: str = "shared-trace-context"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.core.ports import Context, Hit, Index, Row, RowInfo, Vectors
+from testbed.core.ports import Context, Index, Row
 from testbed.stacks import wrapping
 
 _ITSELF = 0.999  # inner product of a unit vector with what was stored of it
@@ -50,7 +50,7 @@ class SelfSearch:
         return wrapping.index(stack, lambda inner: Verified(inner, every=self.every))
 
 
-class Verified:
+class Verified(wrapping.ForwardedIndex):
     """``every`` 0 writes one by one and checks nothing."""
 
     def __init__(self, inner: Index, every: int) -> None:
@@ -70,15 +70,6 @@ class Verified:
     def _finds_itself(self, row: Row) -> bool:
         hits = self._inner.search(row.vector, tenant=row.tenant, k=5, made_by=row.made_by)
         return any(h.doc_id == row.doc_id and h.score >= _ITSELF for h in hits)
-
-    def delete(self, ids: Sequence[str]) -> None:
-        self._inner.delete(ids)
-
-    def search(self, vector: Vectors, *, tenant: str | None, k: int, made_by: str) -> list[Hit]:
-        return self._inner.search(vector, tenant=tenant, k=k, made_by=made_by)
-
-    def rows(self) -> Mapping[str, RowInfo]:
-        return self._inner.rows()
 
     def fresh(self) -> Verified:
         return Verified(self._inner.fresh(), self._every)

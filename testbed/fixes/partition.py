@@ -111,7 +111,7 @@ class HardPartition:
 class TenantScopedContext:
     """The id under which a request's context is kept becomes ``tenant|trace``, so a reused trace id finds nothing.
 
-    Costs nothing. The published fix of the brief's trace mix-up.
+    Costs nothing. The published fix of that trace mix-up.
     """
 
     name: str = "tenant-scoped-context"

@@ -169,7 +169,7 @@ class WriteCheck:
         return wrapping.index(stack, lambda inner: Checked(inner, self.attempts))
 
 
-class Checked:
+class Checked(wrapping.ForwardedIndex):
     def __init__(self, inner: Index, attempts: int) -> None:
         self._inner = inner
         self._attempts = attempts
@@ -182,15 +182,6 @@ class Checked:
             waiting = [r for r in waiting if r.doc_id not in held or held[r.doc_id].text_digest != r.text_digest]
             if not waiting:
                 return
-
-    def delete(self, ids: Sequence[str]) -> None:
-        self._inner.delete(ids)
-
-    def search(self, vector: Vectors, *, tenant: str | None, k: int, made_by: str) -> list[Hit]:
-        return self._inner.search(vector, tenant=tenant, k=k, made_by=made_by)
-
-    def rows(self) -> Mapping[str, RowInfo]:
-        return self._inner.rows()
 
     def fresh(self) -> Checked:
         return Checked(self._inner.fresh(), self._attempts)
@@ -249,7 +240,7 @@ class BuildBeside:
         return wrapping.index(stack, Beside)
 
 
-class Beside:
+class Beside(wrapping.ForwardedIndex):
     def __init__(self, inner: Index) -> None:
         self._inner = inner
 
@@ -262,15 +253,6 @@ class Beside:
         beside.upsert(rows)
         if set(beside.rows()) == ids:
             self._inner = beside
-
-    def delete(self, ids: Sequence[str]) -> None:
-        self._inner.delete(ids)
-
-    def search(self, vector: Vectors, *, tenant: str | None, k: int, made_by: str) -> list[Hit]:
-        return self._inner.search(vector, tenant=tenant, k=k, made_by=made_by)
-
-    def rows(self) -> Mapping[str, RowInfo]:
-        return self._inner.rows()
 
     def fresh(self) -> Beside:
         return Beside(self._inner.fresh())

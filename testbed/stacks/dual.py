@@ -7,6 +7,7 @@ searches and reads.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import Unsupported
-from testbed.core.ports import Cache, Hit, Index, Row, RowInfo, Vectors
+from testbed.core.ports import Cache, Context, Hit, Index, Row, RowInfo, Vectors
 from testbed.core.types import Key
 from testbed.stacks import wrapping
 from testbed.stores.catalogue import build as new_store
@@ -188,6 +189,28 @@ class DualTexts:
 
     def fresh(self) -> Cache:
         return self._inner.fresh()
+
+
+@contextmanager
+def struck(stores: DualStores, ctx: Context, fault: str, strike: Callable[[list[Item], int], None]) -> Iterator[None]:
+    """Give batches to ``strike``, with their number, instead of to the writer: those that the fault affects.
+
+    The first load is never disturbed.
+    """
+    numbers = itertools.count()
+
+    def deliver(batch: list[Item]) -> None:
+        number = next(numbers)
+        if number and ctx.affects(fault, f"batch-{number}"):
+            strike(batch, number)
+        else:
+            stores.write(batch)
+
+    stores.deliver = deliver
+    try:
+        yield
+    finally:
+        stores.deliver = stores.write
 
 
 @contextmanager

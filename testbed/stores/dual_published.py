@@ -121,7 +121,7 @@ class CommitHookWriter(NaiveWriter):
 
     References
     ----------
-    The brief, section 2: Redis Streams as the change log, bound to a Faiss commit hook.
+    As published: Redis Streams as the change log, bound to a Faiss commit hook.
     """
 
     name = "commit-hook"
@@ -159,7 +159,7 @@ class OneScriptWriter(NaiveWriter):
 
     References
     ----------
-    The brief, section 2: the dual write of vector id and text key made atomic by a Lua script.
+    As published: the dual write of vector id and text key made atomic by a Lua script.
     """
 
     name = "one-script"

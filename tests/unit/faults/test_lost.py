@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -104,16 +105,15 @@ class Writer:
     [(True, [("whole", 0), ("vectors", 0), "now 4.1", ("texts", 0)]), (False, [("whole", 0), ("whole", 0), "now 4.1"])],
 )
 def test_texts_come_when_their_time_has_come(later: bool, log: list[Any]) -> None:
-    from testbed.faults.late import Late
-
     clock = LogicalClock()
     ctx = RunContext(1, 1.0, clock, Recorder(Trace(), ValueNames(), clock.now))
     writer = Writer(later)
-    late = Late(Stores(writer), ctx, LateText())  # type: ignore[arg-type]
-    late.deliver([])  # the first load is never late
-    clock.move_to(1.0)
-    late.deliver([])
-    clock.move_to(4.1)
-    writer.log.append("now 4.1")  # type: ignore[arg-type]
-    clock.move_to(4.2)
-    assert writer.log == log
+    stores: Any = Stores(writer)
+    with LateText().applied(SimpleNamespace(dual=stores), ctx):
+        stores.deliver([])  # the first load is never late
+        clock.move_to(1.0)
+        stores.deliver([])
+        clock.move_to(4.1)
+        writer.log.append("now 4.1")  # type: ignore[arg-type]
+        clock.move_to(4.2)
+    assert writer.log == log and stores.deliver == stores.write
