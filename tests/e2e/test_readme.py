@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.command import ROOT
+from tests.e2e.command import ROOT, call
+from tests.e2e.conftest import Play
 from tests.e2e.readme import README, Shown, make, shown, steady
 
 pytestmark = pytest.mark.e2e
@@ -32,3 +33,9 @@ def test_the_first_screen_shows_a_run() -> None:
 def test_named_commands_exist(command: str) -> None:
     done = subprocess.run(["make", "-n", *command.split()[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_shortest_proof_in_the_docs_is_what_shrink_prints(played: Play, home: Path) -> None:
+    text = (ROOT / "docs" / "diagnosis.md").read_text()
+    (found,) = [block for block in shown(text) if block.command.endswith("shrink tenant-leak")]
+    assert call(home, "shrink", str(played("tenant-leak").folder)).out.startswith(found.output)
