@@ -20,7 +20,7 @@ from testbed.diagnose.heatmap import Match
 from testbed.diagnose.judge import judge_arm, judge_run
 from testbed.record.folder import RunReader
 from testbed.run import scenarios
-from testbed.run.execute import LAYERS
+from testbed.run.plan import layers_of
 from testbed.run.settings import Settings
 from testbed.run.sweep import Measure
 
@@ -66,16 +66,12 @@ def cells(tier: Tier, only: Sequence[str] = (), scenarios_dir: Path | None = Non
                     for level in tier.levels:
                         out.append(_faulty(scenario, variant, level, **knobs))
                 out.append(_faulty(scenario, told[0], 0.0, **knobs))
-                out.append(Settings(name, told[0].name, arms=_control_arms(_layers(scenario)), **knobs))
+                out.append(Settings(name, told[0].name, arms=_control_arms(layers_of(scenario)), **knobs))
     return out
 
 
-def _layers(scenario: Scenario) -> tuple[str, ...]:
-    return scenario.layers or LAYERS
-
-
 def _faulty(scenario: Scenario, variant: Variant, level: float, **knobs: Any) -> Settings:
-    name, layers = scenario.name, _layers(scenario)
+    name, layers = scenario.name, layers_of(scenario)
     single = [f"faulty-without:{layer}" for layer in layers]
     if "+" not in variant.expect.blame:
         return Settings(name, variant.name, level=level, arms=("clean", "faulty", *single), **knobs)

@@ -13,7 +13,6 @@ from testbed.run import plan as planning
 from testbed.run import services, workers
 from testbed.run.arms import Progress, builder, is_deterministic
 from testbed.run.settings import Settings
-from testbed.stacks.pipeline import LAYERS as LAYERS
 
 
 class Judge(workers.ArmJudge, Protocol):
@@ -48,7 +47,7 @@ def run_scenario(settings: Settings, judge: Judge, progress: Progress = lambda w
     ------
     HarnessError : any of them; a half-written folder stays behind and says so in its manifest.
     """
-    plan = planning.make(settings, LAYERS)
+    plan = planning.make(settings)
     settings = plan.settings
     builder(settings.stack)  # an unknown stack is told before anything starts
     with ExitStack() as open_now:
@@ -78,7 +77,7 @@ def run_scenario(settings: Settings, judge: Judge, progress: Progress = lambda w
 
 def preview(settings: Settings, judge: Judge) -> dict[str, Any]:
     """The manifest that a run with these settings would start with; starts nothing and writes nothing."""
-    return described(planning.make(settings, LAYERS), judge, "")
+    return described(planning.make(settings), judge, "")
 
 
 def described(plan: planning.Plan, judge: Judge, server: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from testbed.core.types import Doc, Gold, Op, Query, Upgrade
 from testbed.corpora.load import load as load_corpus
 from testbed.run import scenarios
 from testbed.run.settings import Settings
+from testbed.stacks.pipeline import LAYERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,13 @@ class Plan:
     layers: tuple[str, ...]
 
 
-def make(settings: Settings, layers: tuple[str, ...]) -> Plan:
+def make(settings: Settings) -> Plan:
     """Load the scenario and its data, draw the ops, and work out the truth for every ask."""
     scenario = scenarios.load(settings.scenario, settings.scenarios_dir)
     variant = scenario.variant(settings.variant) if settings.variant else scenario.variants[0]
     if variant is None:
         raise unknown(f"variant of {scenario.name}", settings.variant, [v.name for v in scenario.variants])
-    settings, layers = on_its_own_stack(scenario, settings), scenario.layers or layers
+    settings, layers = on_its_own_stack(scenario, settings), layers_of(scenario)
     corpus = corpus_of(scenario, settings.dataset)
     ops = variant.workload.ops(corpus, settings.seed, settings.queries)
     source = scenarios.source(settings.scenario, settings.scenarios_dir)
@@ -52,6 +53,11 @@ def make(settings: Settings, layers: tuple[str, ...]) -> Plan:
         arms=chosen(variant, settings, layers),
         layers=layers,
     )
+
+
+def layers_of(scenario: Scenario) -> tuple[str, ...]:
+    """What can be bypassed: the layers of the scenario's own stack, else those of the pipeline."""
+    return scenario.layers or LAYERS
 
 
 def on_its_own_stack(scenario: Scenario, settings: Settings) -> Settings:

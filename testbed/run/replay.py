@@ -22,7 +22,6 @@ from testbed.run.arms import ArmRunner, Progress, Server
 from testbed.run.plan import Plan
 from testbed.run.services import RedisService
 from testbed.run.settings import Settings
-from testbed.stacks.pipeline import LAYERS
 
 
 def _silent(what: str, done: int, of: int) -> None:
@@ -93,7 +92,7 @@ def script_of(plan: Plan, arm: Arm, kept: Set[int] | None = None, docs: Set[str]
 
 def reopened(described: Mapping[str, Any], arm: str, scenarios_dir: Path | None = None) -> tuple[Plan, Arm]:
     """The plan of the run with this manifest, made anew, and one of its arms."""
-    plan = planning.make(recall.settings_of(described, scenarios_dir=scenarios_dir), LAYERS)
+    plan = planning.make(recall.settings_of(described, scenarios_dir=scenarios_dir))
     return plan, arm_named(arm, plan.variant, scenarios.fixes(scenarios_dir), plan.layers)
 
 

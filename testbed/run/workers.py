@@ -26,7 +26,6 @@ from testbed.run import plan as planning
 from testbed.run import services
 from testbed.run.arms import ArmRunner, Progress, Server
 from testbed.run.settings import Settings
-from testbed.stacks.pipeline import LAYERS
 
 WORTH_WORKERS = 2000  # asks over all arms: below, starting processes costs more than it saves
 MAX_WORKERS = 4
@@ -132,7 +131,7 @@ def _start(job: Job) -> None:
     global _here
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent()
-    plan = planning.make(job.settings, LAYERS)
+    plan = planning.make(job.settings)
     _here = Recording(job, plan, services.client_at(job.redis_url), lambda what, done, of: None), plan.arms
 
 

@@ -13,9 +13,9 @@ from testbed.core.scenario import Scenario, Variant
 from testbed.diagnose.outcome import OUTCOME
 from testbed.diagnose.summary import Summarize
 from testbed.run import scenarios, sweep
+from testbed.run.plan import layers_of
 from testbed.run.settings import Settings
 from testbed.run.sweep import Sweep
-from testbed.stacks.pipeline import LAYERS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]  # the first case waits for all of them
 
@@ -38,7 +38,7 @@ def is_asked(name: str, place: int, seed: int) -> bool:
 
 def promised(scenario: Scenario, variant: Variant) -> tuple[str, ...]:
     """The arms that the promise speaks of: what a fix costs on a clean stack is none of it."""
-    bypassed = dict.fromkeys((*(scenario.layers or LAYERS), *([variant.expect.blame] if variant.expect.blame else [])))
+    bypassed = dict.fromkeys((*layers_of(scenario), *([variant.expect.blame] if variant.expect.blame else [])))
     without = (f"faulty-without:{layer}" for layer in bypassed)
     return ("clean", "faulty", *(f"faulty+{fix}" for fix in variant.expect.cured_by), *without)
 

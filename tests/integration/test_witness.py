@@ -22,7 +22,6 @@ from testbed.run import recall, replay, scenarios
 from testbed.run.execute import run_scenario
 from testbed.run.replay import Player
 from testbed.run.settings import Settings
-from testbed.stacks.pipeline import LAYERS
 
 pytest.importorskip("torch", reason="the models extra is not installed")
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +70,7 @@ def test_a_manifest_gives_the_settings_back(tmp_path: Path) -> None:
 
 def test_what_changed_since_the_run_is_told(leak: Path) -> None:
     manifest = dict(RunReader(leak).manifest)
-    plan = planning.make(recall.settings_of(manifest), LAYERS)
+    plan = planning.make(recall.settings_of(manifest))
     manifest |= {"scenario_digest": "0", "data": {"name": "ledger", "digest": "0"}, "packages": {"numpy": "0.1"}}
     told = " ".join(recall.differences(manifest, plan))
     assert "tenant_leak.py has changed" in told and "data set ledger has changed" in told and "numpy was 0.1" in told

@@ -19,7 +19,6 @@ from testbed.run.settings import Settings
 
 pytestmark = [pytest.mark.models, pytest.mark.redis]
 VARIANTS = {v.name: v for v in scenarios.load("prefix-leak").variants}
-LAYERS = ("prefix", "text")
 
 
 def summary(folder: Path, variant: str, queries: int, arms: tuple[str, ...]) -> dict[str, Any]:
@@ -54,10 +53,10 @@ def test_the_clean_arm_says_what_the_model_says_when_it_reads_everything_anew(tm
 
 
 def test_the_scenario_takes_its_own_stack_and_data_and_says_so() -> None:
-    made = plan.make(Settings("prefix-leak", queries=10), ("answer",))
+    made = plan.make(Settings("prefix-leak", queries=10))
     assert made.settings.stack == "testbed.stacks.prefixed:build"
     assert [arm.bypass for arm in made.arms if arm.bypass] == [("prefix",), ("text",)]
     with pytest.raises(InvalidInput, match=r"STACK=llama-index.*leave STACK out"):
-        plan.make(Settings("prefix-leak", stack="llama-index"), LAYERS)
+        plan.make(Settings("prefix-leak", stack="llama-index"))
     with pytest.raises(InvalidInput, match=r"DATASET=ledger.*brings its own"):
-        plan.make(Settings("prefix-leak", dataset="ledger"), LAYERS)
+        plan.make(Settings("prefix-leak", dataset="ledger"))
