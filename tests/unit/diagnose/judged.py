@@ -16,20 +16,11 @@ from testbed.core.types import Claim, Event, Gold
 from testbed.diagnose.gate import cell_of
 from testbed.record.baseline import Cell
 from testbed.record.folder import ArmWriter, RunReader, RunWriter
+from tests.unit.record import recorded
 
 N_ASKS = 400
 TEXT, QUESTION, ANSWER = "the timeout is 30 ms", "how long is the timeout?", "30 ms"
-DESCRIBED: dict[str, Any] = {
-    "format": 1,
-    "status": "started",
-    "started": "20260102T030405Z",
-    "argv": ["run", "tenant-leak"],
-    "scenario": "tenant-leak",
-    "scenario_digest": "5c",
-    "variant": "answer-key",
-    "seed": 42,
-    "level": 1.0,
-    "data": {"name": "ledger", "digest": "da7a"},
+DESCRIBED: dict[str, Any] = recorded.DESCRIBED | {
     "settings": {"stack": "reference", "store": "faiss", "queries": N_ASKS, "dataset": "", "deterministic": True},
     "arms": ["clean", "faulty", "faulty+cure", "clean+cure", "faulty-without:answer"],
     "metrics": {"MRR@5": "1", "true": "1"},
