@@ -63,7 +63,9 @@ def measured(arms: Mapping[str, ArmJudgement], plan: Plan, metric: str) -> dict[
 
 
 def _bypassed(plan: Plan) -> list[str]:
-    return list(dict.fromkeys(layer for arm in plan.arms for layer in arm.bypass))
+    """In the stack's own order, which names the arms; they may be played in any."""
+    bypassed = {layer for arm in plan.arms for layer in arm.bypass}
+    return [layer for layer in plan.layers if layer in bypassed]
 
 
 def _exact(found: Mapping[frozenset[str], Floats], layers: list[str], known: Any, plan: Plan) -> dict[str, Any]:

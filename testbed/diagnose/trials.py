@@ -98,7 +98,7 @@ def said(folder: Path) -> dict[str, Any]:
     }
     if summary.get("shapley"):
         shares = [(s["layer"], s["share"]) for s in summary["shapley"]["shares"] if s["share"] > 0.0]
-        told = summary["shapley"]["drop"] >= SMALLEST_DROP
+        told = not summary["shapley"]["why"] and summary["shapley"]["drop"] >= SMALLEST_DROP
         methods[SHAPLEY] = suspects_of_shares(shares, least=LEAST_SHARE) if told else ()
     arms = {name: summary["arms"].get(name, {}).get("means", {}) for name in ("clean", "faulty")}
     means = {name: found.get(summary["metric"]) for name, found in arms.items()}

@@ -29,8 +29,10 @@ def variant(blame: str = "answer+retrieval") -> Variant:
     return Variant("v", "", (), (), None, Expect("true", 0.1, blame, ()))  # type: ignore[arg-type]
 
 
-def measured(score: Any, layers: tuple[str, ...] = LAYERS, n: int = 40, drop: tuple[str, ...] = ()) -> dict[str, Any]:
-    """``score(bypassed, ask)``; ``drop`` are arms that did not run."""
+def measured(
+    score: Any, layers: tuple[str, ...] = LAYERS, n: int = 40, drop: tuple[str, ...] = (), order: int = 1
+) -> dict[str, Any]:
+    """``score(bypassed, ask)``; ``drop`` are arms that did not run, ``order`` -1 plays them the other way round."""
     arms: list[Arm] = [Arm("clean")]
     arms += [without(variant(), [layer]) for layer in layers]
     sets = [[x for x in layers if x in s] for s in coalitions.needed(layers, seed=1)]
@@ -42,7 +44,7 @@ def measured(score: Any, layers: tuple[str, ...] = LAYERS, n: int = 40, drop: tu
         for arm in arms
         if arm.name not in drop
     }
-    plan = SimpleNamespace(arms=arms, variant=variant(), settings=SimpleNamespace(seed=1))
+    plan = SimpleNamespace(arms=arms[::order], layers=layers, variant=variant(), settings=SimpleNamespace(seed=1))
     return shares.measured(judged, plan, "true")  # type: ignore[arg-type]
 
 
@@ -60,6 +62,12 @@ def test_layers_that_hide_one_another_share_the_drop_to_the_last_digit() -> None
     assert told == {"answer": pytest.approx(0.375), "retrieval": pytest.approx(0.125), "text": pytest.approx(0.0)}
     assert sum(told.values()) + found["rest"] == pytest.approx(found["drop"], abs=1e-9)
     assert [s["layer"] for s in found["shares"]] == ["answer", "retrieval", "text"]
+
+
+def test_the_order_in_which_arms_are_played_does_not_matter() -> None:
+    turned, usual = measured(hidden, order=-1), measured(hidden)
+    assert turned["why"] == "" and sorted(turned.pop("arms")) == sorted(usual.pop("arms"))
+    assert turned == usual
 
 
 def test_each_ask_and_each_window_adds_up_too() -> None:
