@@ -437,20 +437,20 @@ def matrix(
 @app.command()
 def power(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all by default.")] = None,
-    seeds: Annotated[str, typer.Option(help="Such as 1-10 or 1,2,5.")] = "1-3",
+    seeds: Annotated[str, typer.Option(help="Such as 1-10 or 1,2,5.")] = "1-5",
     variants: Annotated[str, typer.Option(help="first, all, or names with commas.")] = "first",
-    queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "120",
-    clean: Annotated[int, typer.Option(min=1, help="How many clean runs are looked at for false alarms.")] = 300,
+    queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "400",
+    clean: Annotated[int, typer.Option(min=1, help="How many clean runs are gated for false alarms.")] = 300,
     results: ResultsDir = "results",
     as_json: Json = False,
 ) -> int:
-    """How much pollution it takes until each rule notices, and how often a rule cries where there is none."""
+    """How much pollution it takes until the gate notices, and how often it cries where there is none."""
     from testbed.report import power as report
     from testbed.report.progress import Progress
     from testbed.run.cells import seeds_of, variants_of
     from testbed.run.knobs import queries_of
 
-    chosen, drawn, asked = variants_of(scenarios or [], variants, _note), seeds_of(seeds), queries_of(queries or "120")
+    chosen, drawn, asked = variants_of(scenarios or [], variants, _note), seeds_of(seeds), queries_of(queries or "400")
     folder = Path(results or "results") / "sweeps"
     with Progress(Console(stderr=True)) as progress:
         found, alarm, lines = report.play(chosen, drawn, asked, clean, folder, progress)

@@ -12,7 +12,7 @@ from testbed.diagnose.significance import Floats
 from testbed.metrics import scores as scoring
 from testbed.metrics.faithfulness import FAITHFUL, TRUE
 from testbed.metrics.grounding import ANSWER_CONTAINMENT, LEXICAL_GROUNDING
-from testbed.metrics.serving import serve
+from testbed.metrics.serving import rates, serve
 from testbed.record.folder import RunReader
 from testbed.record.scores import LABELS
 
@@ -27,17 +27,6 @@ SCORES = (
     scoring.STALE_RATE,
     scoring.ABSTAINED,
 )
-_VALID = "valid hit rate("
-
-
-def valid_hit_rate(layer: str) -> str:
-    """The metric's name."""
-    return f"{_VALID}{layer})"
-
-
-def layer_of(metric: str) -> str:
-    """The layer that a metric is about; "" for one that is about what the asker got."""
-    return metric.removeprefix(_VALID).removesuffix(")") if metric.startswith(_VALID) else ""
 
 
 class Asks:
@@ -60,9 +49,9 @@ class Asks:
         return {name: values for name, values in found.items() if not np.isnan(values).all()}
 
     def gated(self, arm: str) -> dict[str, Floats]:
-        """The scores that a gate holds a stack to, and the valid hit rate of each cache."""
-        scores = self.scores(arm)
-        return {name: scores[name] for name in SCORES if name in scores} | self.valid_hits(arm)
+        """The scores that a gate holds a stack to, the scenario's own metric, and the valid hit rate of each cache."""
+        scores, own = self.scores(arm), self.reader.summary.get("metric", "")
+        return {name: scores[name] for name in dict.fromkeys((*SCORES, own)) if name in scores} | self.valid_hits(arm)
 
     def valid_hits(self, arm: str) -> dict[str, Floats]:
         """By metric: the share of an ask's lookups in a layer that were valid hits; NaN where it made none."""
@@ -72,13 +61,9 @@ class Asks:
         return self._valid_hits[digest]
 
     def _count(self, history: History) -> dict[str, Floats]:
-        place = {op: number for number, op in enumerate(history.asks)}
-        counts: dict[str, Floats] = {}
-        for served in serve(history).lookups:
-            count = counts.setdefault(served.layer, np.zeros((2, len(place))))
-            count[:, place[served.op]] += served.outcome == "fresh", 1
-        with np.errstate(invalid="ignore"):
-            return {valid_hit_rate(layer): count[0] / count[1] for layer, count in sorted(counts.items())}
+        serving = serve(history)
+        by_metric = {m: rates(serving, m) for m in sorted({f"valid hits[{s.layer}]" for s in serving.lookups})}
+        return {m: np.array([by_op.get(op, nan) for op in history.asks]) for m, by_op in by_metric.items()}
 
     def history(self, arm: str) -> History:
         """The history of an arm; arms with the same trace share it."""

@@ -25,9 +25,10 @@ import numpy as np
 
 from testbed.core.history import Ask
 from testbed.core.scenario import Expect
-from testbed.diagnose.asks import SCORES, Asks, layer_of, scored
+from testbed.diagnose.asks import SCORES, Asks, scored
 from testbed.diagnose.contrast import SAME, Contrast, Name, Pair, contrasts, is_lower_better, over_scenarios
 from testbed.diagnose.expectations import check_expect
+from testbed.metrics.serving import layer_of
 from testbed.record import baseline
 from testbed.record.baseline import ArmRecord, Cell
 from testbed.record.compare import AXES
@@ -443,7 +444,7 @@ def seen(cell: Cell, summary: Mapping[str, Any]) -> float:
 
 def _power(cell: Cell, asks: Asks, sees: float, must_see: float) -> list[Finding]:
     metric = asks.reader.summary.get("metric", "")
-    n = scored(asks.scores("clean").get(metric, np.array([])))
+    n = scored(asks.gated("clean").get(metric, np.array([])))
     advice = f"more QUERIES, then: {baseline.refresh(asks.reader.manifest['scenario'], replace(cell, queries=400))}"
     if n < FEWEST_SCORED:
         text = f"too few queries: {n} asks are scored, fewer than {FEWEST_SCORED}; {advice}"

@@ -1,27 +1,34 @@
-"""How much pollution it takes until each rule notices, and how often a rule cries where there is none."""
+"""How much pollution it takes until the gate notices, and how often it cries where there is none.
+
+Both are asked of the gate itself, with its own rules and limits. A fault: the clean arm is what the baseline remembers,
+the faulty arm is what the stack has become since. A false alarm: a clean run is recorded as a baseline, and another
+process plays it again and holds it to that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from testbed.diagnose import over_seeds
-from testbed.diagnose.expectations import fall
-from testbed.diagnose.grid import drop_is_significant, value
+from testbed.core import digest
+from testbed.diagnose import gate, over_seeds
 from testbed.diagnose.over_seeds import Share
+from testbed.record import baseline
+from testbed.record.folder import RunReader
+from testbed.run.sweep import Measure
 
 LEVELS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
-RULES = ("invariants", "metric", "expect")
-ANY = "any"
-TOLERANCE = 0.02  # a fall of the metric below this is not worth an alarm, however sure it is
+RULES = ("invariants", "metric")  # those that can fail where nothing but the stack's behaviour has changed
+GATE, EXACT = "gate", "exact"  # any of its rules; and with EXACT=1, where another trace is a failure too
 DETECTED = 0.95
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """Share of the runs of a variant at a level in which each rule, and any of them, notices the fault."""
+    """Share of the runs of a variant at a level in which each rule, and the gate as a whole, notices the fault."""
 
     scenario: str
     variant: str
@@ -29,31 +36,51 @@ class Detection:
     shares: Mapping[str, Share]
 
 
-def noticed(outcome: Mapping[str, Any]) -> frozenset[str]:
-    """The rules that tell the faulty arm from the clean one.
-
-    invariants : it violates one that the clean arm holds
-    metric : the scenario's metric is lower by more than the tolerance, and significantly so, ask by ask
-    expect : it falls by what the scenario promises of full pollution, and violates all that it promises
-    """
-    clean, faulty = (outcome["arms"][arm] for arm in ("clean", "faulty"))
-    drop = fall(outcome["metric"], value(outcome, "clean"), value(outcome, "faulty"))
-    promised = outcome["expect"]
-    told = {
-        "invariants": bool(set(faulty["violated"]) - set(clean["violated"])),
-        "metric": drop > TOLERANCE and drop_is_significant(outcome),
-        "expect": drop >= promised["drop_at_least"] - _ROUNDING
-        and set(promised["violates"]) <= set(faulty["violated"]),
+def seen(folder: Path) -> dict[str, Any]:
+    """What the gate says of a run whose faulty arm is what the clean stack of its baseline has become: a JSON value."""
+    reader = RunReader(folder)
+    told, cell = reader.manifest, gate.cell_of(reader)
+    decision = gate.decide([gate.judge(told["scenario"], cell, reader, as_clean="faulty")])
+    failed = [finding for _, finding in decision.findings("failed")]
+    return {
+        **{name: told[name] for name in ("scenario", "variant", "seed", "level")},
+        "noticed": sorted({finding.rule for finding in failed}),
+        "moved": not decision.cells[0].same_trace,
+        "told": [finding.text for finding in failed],
     }
-    return frozenset(rule for rule, yes in told.items() if yes)
 
 
-def detections(outcomes: Iterable[Mapping[str, Any]]) -> list[Detection]:
+def remembered(folder: Path) -> dict[str, Any]:
+    """The baseline that a run leaves: a JSON value."""
+    return asdict(gate.cell_of(RunReader(folder)))
+
+
+def held(cells: Mapping[tuple[str, str, int], Mapping[str, Any]], folder: Path) -> dict[str, Any]:
+    """What the gate says of a run, held to the cell that an earlier run of the same has left: a JSON value."""
+    reader = RunReader(folder)
+    scenario, variant, seed = (reader.manifest[name] for name in ("scenario", "variant", "seed"))
+    cell = baseline.cell_from_json(cells[scenario, variant, seed])
+    decision = gate.decide([gate.judge(scenario, cell, reader, exact=True)])
+    told = [finding.text for _, finding in (*decision.findings("failed"), *decision.findings("unknown"))]
+    return {"scenario": scenario, "variant": variant, "seed": seed, "code": decision.code, "told": told}
+
+
+SEEN = Measure("power@2", seen)
+REMEMBERED = Measure("baseline@1", remembered)
+
+
+def held_to(cells: Sequence[Mapping[str, Any]], scenarios: Sequence[str]) -> Measure:
+    """The measure of ``held`` with these cells, each of the scenario at its place."""
+    by_run = {(s, cell["variant"], cell["seed"]): cell for s, cell in zip(scenarios, cells, strict=True)}
+    return Measure(f"held@1 to {digest.of_json([cell['digest'] for cell in cells])}", partial(held, by_run))
+
+
+def detections(found: Iterable[Mapping[str, Any]]) -> list[Detection]:
     """One for each variant and level, in the order in which they come first."""
-    groups: dict[tuple[str, str, float], list[frozenset[str]]] = {}
-    for outcome in outcomes:
-        groups.setdefault((outcome["scenario"], outcome["variant"], outcome["level"]), []).append(noticed(outcome))
-    return [Detection(*key, _shares(found)) for key, found in groups.items()]
+    groups: dict[tuple[str, str, float], list[Mapping[str, Any]]] = {}
+    for run in found:
+        groups.setdefault((run["scenario"], run["variant"], run["level"]), []).append(run)
+    return [Detection(*key, _shares(runs)) for key, runs in groups.items()]
 
 
 def overall(found: Sequence[Detection]) -> dict[float, dict[str, Share]]:
@@ -64,13 +91,13 @@ def overall(found: Sequence[Detection]) -> dict[float, dict[str, Share]]:
                 sum(d.shares[rule].hits for d in found if d.level == level),
                 sum(d.shares[rule].n for d in found if d.level == level),
             )
-            for rule in (*RULES, ANY)
+            for rule in (*RULES, GATE, EXACT)
         }
         for level in dict.fromkeys(d.level for d in found)
     }
 
 
-def smallest(found: Sequence[Detection], rule: str = ANY) -> dict[tuple[str, str], float | None]:
+def smallest(found: Sequence[Detection], rule: str = GATE) -> dict[tuple[str, str], float | None]:
     """For each variant the lowest level from which on the rule notices nearly every run; None when it never does."""
     out: dict[tuple[str, str], float | None] = {}
     for variant in dict.fromkeys((d.scenario, d.variant) for d in found):
@@ -83,18 +110,18 @@ def smallest(found: Sequence[Detection], rule: str = ANY) -> dict[tuple[str, str
     return out
 
 
-def alarms(outcomes: Iterable[Mapping[str, Any]]) -> tuple[Share, list[str]]:
-    """How many runs of clean stacks violate something, and a line for each."""
+def alarms(found: Iterable[Mapping[str, Any]]) -> tuple[Share, list[str]]:
+    """How many gate runs of clean stacks did not pass, and a line for each."""
     n, lines = 0, []
-    for outcome in outcomes:
+    for run in found:
         n += 1
-        said = outcome["arms"]["clean"]["violated"]
-        if said:
-            where = f"{outcome['scenario']}/{outcome['variant']}, seed {outcome['seed']}"
-            lines.append(f"{where}: the clean arm violates {', '.join(said)}")
+        if run["code"] != gate.PASSED:
+            what = "; ".join(run["told"]) or f"exit code {run['code']}"
+            lines.append(f"{run['scenario']}/{run['variant']}, seed {run['seed']}: {what}")
     return over_seeds.share(len(lines), n), lines
 
 
-def _shares(found: Sequence[frozenset[str]]) -> dict[str, Share]:
-    hits = {rule: sum(rule in told for told in found) for rule in RULES} | {ANY: sum(bool(told) for told in found)}
-    return {rule: over_seeds.share(n, len(found)) for rule, n in hits.items()}
+def _shares(runs: Sequence[Mapping[str, Any]]) -> dict[str, Share]:
+    hits = {rule: sum(rule in run["noticed"] for run in runs) for rule in RULES}
+    hits |= {GATE: sum(bool(run["noticed"]) for run in runs), EXACT: sum(run["moved"] for run in runs)}
+    return {rule: over_seeds.share(n, len(runs)) for rule, n in hits.items()}

@@ -90,7 +90,7 @@ class Summarize:
         shows = plan.scenario.shows_versions and "faulty" in judged
         content["versions"] = judged["faulty"].versions if shows else []
         content["expect"] = _expectation(plan, run)
-        return plain(content), [score.row(name) for name, arm in arms.items() for score in arm.scores]
+        return plain(content), [score.row(name) for name, arm in run.arms.items() for score in arm.scores]
 
 
 def _bypassed(plan: Plan) -> list[str]:

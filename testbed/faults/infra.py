@@ -23,6 +23,7 @@ from testbed.core.errors import Unavailable, Unsupported
 
 WAIT_S = 60.0
 _POLL_S = 0.05
+_SQUEEZE_S = 5.0
 _CHAOS_IMAGE = "rag-testbed/netfault:local"
 
 
@@ -237,11 +238,16 @@ class Service:
 
     @contextmanager
     def squeezed(self, memory_bytes: int) -> Iterator[None]:
-        """Less memory inside the block: what needs more is killed by the kernel and restarted by the policy."""
+        """Less memory inside the block: what needs more is killed by the kernel and restarted by the policy.
+
+        Raises
+        ------
+        Unavailable : the container holds more than that already, and does not let go of it within seconds
+        """
         self.container.reload()
         held = self.container.attrs["HostConfig"]
         before = {"Memory": held["Memory"], "MemorySwap": held["MemorySwap"]}
-        self._update({"Memory": memory_bytes, "MemorySwap": memory_bytes})
+        self._squeeze(memory_bytes)
         try:
             yield
         finally:
@@ -251,6 +257,20 @@ class Service:
             if not self.is_healthy():  # its data, replayed at the start, did not fit: start again with the old limit
                 self.container.restart(timeout=5)
                 self.wait_healthy()
+
+    def _squeeze(self, memory_bytes: int) -> None:
+        """The kernel refuses a limit below what is in use; a health check in flight is a few MB that will be gone."""
+        until = time.monotonic() + _SQUEEZE_S
+        while True:
+            try:
+                return self._update({"Memory": memory_bytes, "MemorySwap": memory_bytes})
+            except APIError as error:
+                if "unable to set memory limit" not in str(error):
+                    raise
+                if time.monotonic() > until:
+                    said = " ".join(str(error.explanation).split())
+                    raise Unavailable(f"{self.name} cannot be held to {memory_bytes} bytes: {said}") from error
+            time.sleep(_POLL_S)
 
     def _update(self, limits: dict[str, int]) -> None:
         # the SDK's own update() does not know NanoCpus, and its cpu_quota is refused beside the `cpus` of Compose

@@ -28,7 +28,7 @@ from typing import Any
 from testbed.core.errors import InvalidInput
 from testbed.record import durable
 
-FORMAT = 1
+FORMAT = 2
 # Every reciprocal rank down to 1/6 and every share of up to six claims is a whole number of sixtieths.
 UNIT = 60
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy"
@@ -138,7 +138,7 @@ def read(folder: Path, scenario: str) -> Baseline | None:
     if found != FORMAT:
         raise InvalidInput(f"{path}: format={found!r}, but this version reads format {FORMAT} only")
     try:
-        baseline = Baseline(raw["scenario"], tuple(map(_cell, raw["cells"])))
+        baseline = Baseline(raw["scenario"], tuple(map(cell_from_json, raw["cells"])))
         for cell in baseline.cells:
             for arm in cell.arms:
                 cell.series(arm)
@@ -180,6 +180,7 @@ def refresh(scenario: str, cell: Cell | None = None) -> str:
     return " ".join(words)
 
 
-def _cell(raw: Mapping[str, Any]) -> Cell:
+def cell_from_json(raw: Mapping[str, Any]) -> Cell:
+    """The cell that ``dataclasses.asdict`` was taken of, also after a journey as JSON."""
     arms = {name: ArmRecord(**arm) for name, arm in raw["arms"].items()}
     return Cell(**{**raw, "arms": arms, "promise": tuple(raw["promise"])})

@@ -67,6 +67,7 @@ class Sweep:
     judge : picklable, as for a single run
     n_workers : processes; each runs one cell at a time
     keeps_going : a cell that fails is told by its ``Done.error``, and the others are run; it is not kept
+    apart : never in this process, however few workers: what is run is to meet another hash seed than here
     """
 
     folder: Path
@@ -74,6 +75,7 @@ class Sweep:
     measure: Measure
     n_workers: int = 1
     keeps_going: bool = False
+    apart: bool = False
 
     def run(self, cells: Sequence[Settings], progress: Progress = lambda what, done, of: None) -> list[Done]:
         """The value of every cell, in the order given; a cell that is given twice is run once.
@@ -107,9 +109,11 @@ class Sweep:
 
     def _made(self, missing: Mapping[str, Settings]) -> Iterator[tuple[str, Any, str]]:
         """Name, value and error of each cell, as they are done."""
-        if self.n_workers <= 1 or len(missing) <= 1:
+        if not self.apart and (self.n_workers <= 1 or len(missing) <= 1):
             for name, cell in missing.items():
                 yield name, *self._told(partial(self.make, name, cell))
+            return
+        if not missing:
             return
         with _pool(min(self.n_workers, len(missing)), self.folder, self.judge) as executor:
             with _interrupts_held():

@@ -62,7 +62,7 @@ def test_runs_are_compared_ask_by_ask(tmp_path: Path) -> None:
     assert 0 < lower.detectable < 0.2
     same = row(found, "clean+cure", "true")
     assert (same.interval.mean, same.p_holm, same.ties) == (0.0, 1.0, N_ASKS)
-    assert row(found, "clean", "valid hit rate(answer)").scored == N_ASKS
+    assert row(found, "clean", "valid hits[answer]").scored == N_ASKS
 
 
 def test_two_fixes_of_one_run_are_compared_by_their_arms(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_better_metric_passes(tmp_path: Path) -> None:
 
 def test_fewer_valid_hits_fail_and_name_the_layer(tmp_path: Path) -> None:
     failed = [f for f in found(gate(tmp_path, hits=100)) if f.arm == "clean"]
-    assert [(f.metric, f.layer) for f in failed] == [("valid hit rate(answer)", "answer")]
+    assert [(f.metric, f.layer) for f in failed] == [("valid hits[answer]", "answer")]
 
 
 def test_a_worse_faulty_arm_is_not_a_regression(tmp_path: Path) -> None:

@@ -1,61 +1,82 @@
-"""Which rule notices a fault, from what level on, and what a clean run must not do."""
+"""What the gate notices of a fault, from what level on, and what it must not say of a clean run."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from testbed.core.scenario import Expect
-from testbed.diagnose.power import alarms, detections, noticed, overall, smallest
-from tests.unit.diagnose.outcomes import arm, outcome
+from testbed.diagnose import power
+from testbed.diagnose.power import alarms, detections, overall, smallest
+from tests.unit.diagnose.judged import BROKEN, HOLDS, arm_scores, run
+
+SAME: dict[str, Any] = {"faulty": (1.0, HOLDS)}
 
 
-def run(level: float, drop: float, *, sure: bool = True, violated: dict[str, int] | None = None) -> dict[str, Any]:
-    found = outcome(
-        {"clean": arm(0.9), "faulty": arm(0.9 - drop, violated=violated)},
-        level=level,
-        deltas={"faulty": {"mean": -drop, "low": -drop - 0.01, "high": -drop + (0.005 if sure else 0.5)}},
-    )
-    found["expect"] |= {"drop_at_least": 0.1, "violates": ("freshness",)}
-    return found
+def seen(tmp_path: Path, **changed: Any) -> dict[str, Any]:
+    return power.seen(run(tmp_path, **changed).folder)
+
+
+def test_a_faulty_arm_that_is_the_clean_one_is_not_noticed(tmp_path: Path) -> None:
+    found = seen(tmp_path, arms=SAME)
+    assert (found["noticed"], found["moved"], found["told"]) == ([], False, [])
+
+
+def test_a_violation_is_noticed_by_the_invariants_alone(tmp_path: Path) -> None:
+    assert seen(tmp_path, arms={"faulty": (1.0, BROKEN)}, moved=("faulty",))["noticed"] == ["invariants"]
+
+
+def test_a_drop_is_noticed_by_the_metric_alone(tmp_path: Path) -> None:
+    found = seen(tmp_path, arms={"faulty": (0.8, HOLDS)}, scores={"faulty": arm_scores(0.8)})
+    assert found["noticed"] == ["metric"] and "true fell by 0.200" in found["told"][0]
+
+
+def test_a_drop_within_the_tolerance_is_another_trace_and_no_more(tmp_path: Path) -> None:
+    found = seen(tmp_path, arms={"faulty": (0.99, HOLDS)}, scores={"faulty": arm_scores(0.99)})
+    assert (found["noticed"], found["moved"]) == ([], True)
+
+
+def held(tmp_path: Path, **changed: Any) -> dict[str, Any]:
+    """A run with these changes, held to the baseline that one without has left."""
+    then = json.loads(json.dumps(power.remembered(run(tmp_path / "then").folder)))
+    return power.held_to([then], ["tenant-leak"]).of(run(tmp_path / "now", **changed).folder)
+
+
+def test_a_clean_run_passes_the_gate_that_an_earlier_one_has_set(tmp_path: Path) -> None:
+    found = held(tmp_path)
+    assert (found["code"], found["told"]) == (0, [])
+    assert alarms([found]) == ((0, 1, 0.0, pytest.approx(0.975)), [])
 
 
 @pytest.mark.parametrize(
-    ("found", "rules"),
+    ("changed", "says"),
     [
-        (run(0, 0.0), set()),
-        (run(0.1, 0.05), {"metric"}),
-        (run(0.1, 0.05, sure=False), set()),
-        (run(0.1, 0.01), set()),  # sure, but too small to be worth an alarm
-        (run(0.1, 0.0, violated={"lineage": 1}), {"invariants"}),
-        (run(1, 0.1, violated={"freshness": 1}), {"invariants", "metric", "expect"}),
-        (run(1, 0.1, violated={"lineage": 1}), {"invariants", "metric"}),
+        ({"arms": {"clean": (1.0, BROKEN)}}, "no-cross-tenant is violated"),
+        ({"scores": {"clean": arm_scores(0.8)}}, "true fell by 0.200"),
+        ({"moved": ("clean",)}, "behaves differently"),  # even where no figure changes
+        (
+            {"scores": {"clean": [None, *arm_scores(0.5)[1:200], *[None] * 200]}},
+            "is scored at",
+        ),  # a gate that could not tell has not passed
     ],
 )
-def test_each_rule_notices_what_it_is_about(found: dict[str, Any], rules: set[str]) -> None:
-    assert noticed(found) == rules
+def test_a_clean_run_that_does_not_pass_is_an_alarm(tmp_path: Path, changed: dict[str, Any], says: str) -> None:
+    share, lines = alarms([held(tmp_path, **changed)])
+    assert (share.hits, share.n) == (1, 1)
+    assert lines[0].startswith("tenant-leak/") and says in lines[0]
 
 
-def test_what_the_clean_arm_violates_too_is_not_noticed() -> None:
-    found = run(1, 0.0, violated={"lineage": 1})
-    found["arms"]["clean"]["violated"] = {"lineage": 3}
-    assert noticed(found) == set()
+def told(level: float, *noticed: str, moved: bool = True) -> dict[str, Any]:
+    return {"scenario": "s", "variant": "v", "seed": 1, "level": level, "noticed": list(noticed), "moved": moved}
 
 
 def test_the_smallest_level_is_the_one_from_which_on_all_are_noticed() -> None:
-    seen, unseen = {"lineage": 1}, None
-    runs = [run(0.0, 0), run(0.01, 0, violated=seen), run(0.1, 0, violated=unseen), run(0.3, 0, violated=seen)]
-    found = detections([*runs, run(1.0, 0, violated=seen), run(1.0, 0.5, violated=seen)])
+    runs = [told(0.0, moved=False), told(0.01, "metric"), told(0.1), told(0.3, "invariants")]
+    found = detections([*runs, told(1.0, "invariants"), told(1.0, "invariants", "metric")])
     assert smallest(found) == {("s", "v"): 0.3}
     assert smallest(found, "metric") == {("s", "v"): None}
+    assert smallest(found, "exact") == {("s", "v"): 0.01}
     assert overall(found)[1.0]["metric"][:2] == (1, 2)
-
-
-def test_a_clean_run_that_violates_something_is_an_alarm() -> None:
-    share, lines = alarms([outcome({"clean": arm(0.9)}), outcome({"clean": arm(0.9, violated={"lineage": 1})}, seed=5)])
-    assert (share.hits, share.n) == (1, 2) and lines == ["s/v, seed 5: the clean arm violates lineage"]
-
-
-def test_the_rules_read_what_scenarios_promise() -> None:
-    assert {"drop_at_least", "violates"} <= set(Expect.__dataclass_fields__)
+    assert overall(found)[0.0]["exact"][:2] == (0, 1)

@@ -65,9 +65,9 @@ def test_a_cell_takes_the_place_of_the_one_it_renews_and_of_no_other(tmp_path: P
     [
         ("{", "not a baseline"),
         ("[]", "format=None"),
-        ('{"format": 2}', "format=2"),
-        ('{"format": 1, "scenario": "x", "cells": [{}]}', "not a baseline"),
-        ('{"format": 1, "scenario": "y", "cells": []}', "scenario='y' must be 'x'"),
+        ('{"format": 1}', "format=1"),
+        ('{"format": 2, "scenario": "x", "cells": [{}]}', "not a baseline"),
+        ('{"format": 2, "scenario": "y", "cells": []}', "scenario='y' must be 'x'"),
     ],
 )
 def test_a_broken_file_is_named(tmp_path: Path, text: str, says: str) -> None:

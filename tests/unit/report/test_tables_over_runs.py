@@ -73,18 +73,14 @@ def test_a_table_of_the_same_runs_has_the_same_name(printed: Printed, tmp_path: 
 
 
 def test_power_fails_when_a_clean_run_alarms(printed: Printed, tmp_path: Path) -> None:
-    found = detections([GOOD | {"level": level, "deltas": {}} | PROMISED for level in (0.1, 1.0)])
+    run = {"scenario": "s", "variant": "v", "seed": 1, "noticed": ["metric"], "moved": True}
+    found = detections([run | {"level": level} for level in (0.1, 1.0)])
     code, text = printed(print_power, found, share(0, 300), [], tmp_path)
-    assert code == 0 and "0 in 300 clean runs" in text and "up to 1.22%" in text
-    assert "s/v: at least 95% of the runs are noticed from level 0.1 on" in text
-    code, text = printed(print_power, found, share(1, 300), ["s/v, seed 7: the clean arm violates lineage"], tmp_path)
+    assert code == 0 and "0 in 300 clean gate runs" in text and "up to 1.22%" in text
+    assert "s/v: the gate notices at least 95% of the runs from level 0.1 on" in text
+    code, text = printed(print_power, found, share(1, 300), ["s/v, seed 7: lineage is violated"], tmp_path)
     assert code == 1 and "seed 7" in text
     assert json.loads((tmp_path / "power.json").read_text())["false_alarms"]["hits"] == 1
-
-
-PROMISED = {
-    "expect": {"drop_at_least": 0.1, "violates": ("freshness",), "applies": True, "why_not": "", "failures": []}
-}
 
 
 def test_clean_runs_are_as_many_as_asked_for_and_of_seeds_of_their_own() -> None:
