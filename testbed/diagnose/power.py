@@ -17,6 +17,7 @@ from testbed.core import digest
 from testbed.diagnose import gate, over_seeds
 from testbed.diagnose.over_seeds import Share
 from testbed.record import baseline
+from testbed.record.baseline import Cell
 from testbed.record.folder import RunReader
 from testbed.run.sweep import Measure
 
@@ -39,15 +40,7 @@ class Detection:
 def seen(folder: Path) -> dict[str, Any]:
     """What the gate says of a run whose faulty arm is what the clean stack of its baseline has become: a JSON value."""
     reader = RunReader(folder)
-    told, cell = reader.manifest, gate.cell_of(reader)
-    decision = gate.decide([gate.judge(told["scenario"], cell, reader, as_clean="faulty")])
-    failed = [finding for _, finding in decision.findings("failed")]
-    return {
-        **{name: told[name] for name in ("scenario", "variant", "seed", "level")},
-        "noticed": sorted({finding.rule for finding in failed}),
-        "moved": not decision.cells[0].same_trace,
-        "told": [finding.text for finding in failed],
-    }
+    return _judged(reader, gate.cell_of(reader), as_clean="faulty")
 
 
 def remembered(folder: Path) -> dict[str, Any]:
@@ -55,14 +48,25 @@ def remembered(folder: Path) -> dict[str, Any]:
     return asdict(gate.cell_of(RunReader(folder)))
 
 
-def held(cells: Mapping[tuple[str, str, int], Mapping[str, Any]], folder: Path) -> dict[str, Any]:
-    """What the gate says of a run, held to the cell that an earlier run of the same has left: a JSON value."""
-    reader = RunReader(folder)
-    scenario, variant, seed = (reader.manifest[name] for name in ("scenario", "variant", "seed"))
-    cell = baseline.cell_from_json(cells[scenario, variant, seed])
-    decision = gate.decide([gate.judge(scenario, cell, reader, exact=True)])
-    told = [finding.text for _, finding in (*decision.findings("failed"), *decision.findings("unknown"))]
-    return {"scenario": scenario, "variant": variant, "seed": seed, "code": decision.code, "told": told}
+def held(cell: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """What the gate says of a run that is held to what an earlier one has left (``remembered``): a JSON value."""
+    return _judged(RunReader(folder), baseline.cell_from_json(cell))
+
+
+def _judged(reader: RunReader, cell: Cell, as_clean: str = "clean") -> dict[str, Any]:
+    """``noticed``: the rules that failed, in their order; ``moved``: another trace, a failure with EXACT=1."""
+    named = reader.manifest
+    decision = gate.decide([gate.judge(named["scenario"], cell, reader, as_clean=as_clean)])
+    (judged,) = decision.cells
+    failed = [finding for _, finding in decision.findings("failed")]
+    return {
+        **{name: named[name] for name in ("scenario", "variant", "seed", "level")},
+        "code": decision.code,
+        "noticed": list(dict.fromkeys(finding.rule for finding in failed)),
+        "moved": not judged.same_trace,
+        "told": [f"{f.arm}: {f.text}" for f in failed],
+        "unknown": [f"{f.arm}: {f.text}" for _, f in decision.findings("unknown")],
+    }
 
 
 SEEN = Measure("power@2", seen)
@@ -70,9 +74,14 @@ REMEMBERED = Measure("baseline@1", remembered)
 
 
 def held_to(cells: Sequence[Mapping[str, Any]], scenarios: Sequence[str]) -> Measure:
-    """The measure of ``held`` with these cells, each of the scenario at its place."""
+    """The measure of ``held``, each run to its own of these cells, which are of the scenario at their place."""
     by_run = {(s, cell["variant"], cell["seed"]): cell for s, cell in zip(scenarios, cells, strict=True)}
-    return Measure(f"held@1 to {digest.of_json([cell['digest'] for cell in cells])}", partial(held, by_run))
+    return Measure(f"held@1 to {digest.of_json([cell['digest'] for cell in cells])}", partial(_held_to, by_run))
+
+
+def _held_to(cells: Mapping[tuple[str, str, int], Mapping[str, Any]], folder: Path) -> dict[str, Any]:
+    scenario, variant, seed = (RunReader(folder).manifest[name] for name in ("scenario", "variant", "seed"))
+    return held(cells[scenario, variant, seed], folder)
 
 
 def detections(found: Iterable[Mapping[str, Any]]) -> list[Detection]:
@@ -115,8 +124,8 @@ def alarms(found: Iterable[Mapping[str, Any]]) -> tuple[Share, list[str]]:
     n, lines = 0, []
     for run in found:
         n += 1
-        if run["code"] != gate.PASSED:
-            what = "; ".join(run["told"]) or f"exit code {run['code']}"
+        if run["code"] != gate.PASSED or run["moved"]:
+            what = "; ".join([*run["told"], *run["unknown"]]) or "another trace, and nothing worse in it"
             lines.append(f"{run['scenario']}/{run['variant']}, seed {run['seed']}: {what}")
     return over_seeds.share(len(lines), n), lines
 
