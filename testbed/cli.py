@@ -473,16 +473,26 @@ def _outcomes(grid: list[Any], folder: Path) -> Any:
 def attribution(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Of these scenarios only.")] = None,
     full: Annotated[bool, typer.Option("--full", help="All variants, four seeds, two levels: hours.")] = False,
+    seeds: Annotated[str, typer.Option(help="Such as 1-10 or 1,2,5; the tier's by default.")] = "",
+    levels: Annotated[str, typer.Option(help="Such as high,0.3; the tier's by default.")] = "",
+    queries: Annotated[str, typer.Option(help="How many questions each run asks; the tier's by default.")] = "",
     results: ResultsDir = "results",
 ) -> int:
     """How often blame by replay, and the published heatmap, name the layer that was really broken."""
+    from testbed.diagnose.trials import tier
     from testbed.report.attribution import print_attribution
     from testbed.report.progress import Progress
+    from testbed.run.cells import levels_of, seeds_of
+    from testbed.run.knobs import queries_of
 
+    wanted = tier(
+        "full" if full else "small",
+        seeds_of(seeds) if seeds else (),
+        levels_of(levels) if levels else (),
+        queries_of(queries) if queries else 0,
+    )
     with Progress(Console(stderr=True)) as progress:
-        return print_attribution(
-            Path(results) / "attribution", "full" if full else "small", out(), progress, only=scenarios or ()
-        )
+        return print_attribution(Path(results) / "attribution", wanted, out(), progress, only=scenarios or ())
 
 
 @app.command("import-traces")

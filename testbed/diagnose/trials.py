@@ -33,17 +33,24 @@ SLOW = ("crash-midwrite", "partition")  # real kills and cut wires
 class Tier(NamedTuple):
     """``first``: so many variants of each scenario, 0 for all of them."""
 
+    name: str
     first: int
     seeds: tuple[int, ...]
     levels: tuple[float, ...]
-    queries: tuple[int, ...]
+    queries: int
     slow: bool
 
 
 TIERS = {
-    "small": Tier(2, (1,), (1.0,), (120,), False),
-    "full": Tier(0, (1, 2, 3, 4), (1.0, 0.3), (400,), True),
+    "small": Tier("small", 2, (1,), (1.0,), 120, False),
+    "full": Tier("full", 0, (1, 2, 3, 4), (1.0, 0.3), 400, True),
 }
+
+
+def tier(name: str, seeds: tuple[int, ...] = (), levels: tuple[float, ...] = (), queries: int = 0) -> Tier:
+    """A tier, with what is given in the place of its own."""
+    own = TIERS[name]
+    return own._replace(seeds=seeds or own.seeds, levels=levels or own.levels, queries=queries or own.queries)
 
 
 def cells(tier: Tier, only: Sequence[str] = (), scenarios_dir: Path | None = None) -> list[Settings]:
@@ -60,13 +67,12 @@ def cells(tier: Tier, only: Sequence[str] = (), scenarios_dir: Path | None = Non
         if not told or (name in SLOW and not tier.slow and not only):
             continue
         for seed in tier.seeds:
-            for queries in tier.queries:
-                knobs: dict[str, Any] = {"seed": seed, "queries": queries, "scenarios_dir": scenarios_dir}
-                for variant in told[: tier.first or None]:
-                    for level in tier.levels:
-                        out.append(_faulty(scenario, variant, level, **knobs))
-                out.append(_faulty(scenario, told[0], 0.0, **knobs))
-                out.append(Settings(name, told[0].name, arms=_control_arms(layers_of(scenario)), **knobs))
+            knobs: dict[str, Any] = {"seed": seed, "queries": tier.queries, "scenarios_dir": scenarios_dir}
+            for variant in told[: tier.first or None]:
+                for level in tier.levels:
+                    out.append(_faulty(scenario, variant, level, **knobs))
+            out.append(_faulty(scenario, told[0], 0.0, **knobs))
+            out.append(Settings(name, told[0].name, arms=_control_arms(layers_of(scenario)), **knobs))
     return out
 
 

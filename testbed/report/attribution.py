@@ -28,32 +28,34 @@ KINDS: tuple[tuple[str, Kind], ...] = (
 
 
 def print_attribution(
-    folder: Path, tier: str, console: Console, progress: Progress, *, only: Sequence[str] = ()
+    folder: Path, tier: trials.Tier, console: Console, progress: Progress, *, only: Sequence[str] = ()
 ) -> int:
     """Run what is missing of a tier, print the table, write it beside."""
-    cells = trials.cells(trials.TIERS[tier], only)
+    cells = trials.cells(tier, only)
     workers = sweep.n_workers(len(cells))
     done = Sweep(folder, Summarize(), trials.MEASURE, n_workers=workers).run(cells, progress)
     values = [d.value for d in done]
     rows = measured(values)
     console.print(
-        f"attribution: {len(values)} runs ({tier} tier{', ' + ', '.join(only) if only else ''})", style="bold"
+        f"attribution: {len(values)} runs of {tier.queries} questions "
+        f"({tier.name} tier{', ' + ', '.join(only) if only else ''})",
+        style="bold",
     )
     console.print(to_table(columns(rows), console.width))
     for name, text in calibration(rows):
         console.print(f"{name:<18} {text}")
     told = {
-        "tier": tier,
+        "tier": tier._asdict(),
         "only": list(only),
         "rows": [{"faults": kind, **asdict(row)} for kind, row in rows],
         "runs": values,
         "packages": manifest.packages(),
         "host": manifest.host(),
     }
-    durable.write_bytes(folder / f"{tier}.json", trials.as_json(plain(told)).encode())
-    durable.write_bytes(folder / f"{tier}.csv", to_csv(columns(rows)).encode())
+    durable.write_bytes(folder / f"{tier.name}.json", trials.as_json(plain(told)).encode())
+    durable.write_bytes(folder / f"{tier.name}.csv", to_csv(columns(rows)).encode())
     console.print(
-        f"written to {folder / tier}.json and .csv; finished runs are kept in {folder / 'cells'}", style="dim"
+        f"written to {folder / tier.name}.json and .csv; finished runs are kept in {folder / 'cells'}", style="dim"
     )
     return 0
 
