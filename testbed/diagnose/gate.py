@@ -16,199 +16,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import isnan, nan
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from testbed.core.history import Ask
-from testbed.core.scenario import Expect
 from testbed.diagnose.asks import SCORES, Asks, scored
 from testbed.diagnose.contrast import SAME, Contrast, Name, Pair, contrasts, is_lower_better, over_scenarios
-from testbed.diagnose.expectations import check_expect
+from testbed.diagnose.findings import RULES, Decision, Finding, Judged
+from testbed.diagnose.remember import broken_promises, made_from, usual_tolerance
 from testbed.metrics.serving import layer_of
 from testbed.record import baseline
-from testbed.record.baseline import ArmRecord, Cell
+from testbed.record.baseline import Cell
 from testbed.record.compare import AXES
 from testbed.record.folder import RunReader, slug
 
-Rule = Literal["run", "comparable", "determinism", "invariants", "expect", "metric", "coverage", "power", "latency"]
-Outcome = Literal["failed", "unknown", "noted"]
-RULES: tuple[Rule, ...] = (
-    "run",
-    "comparable",
-    "determinism",
-    "invariants",
-    "expect",
-    "metric",
-    "coverage",
-    "power",
-    "latency",
-)
-
-TOLERANCE, NO_TOLERANCE = 0.02, 0.0
-NEVER_WORSE = ("leak rate", "stale rate")
 MUST_SEE = 0.20  # a drop of this size must be visible with 80 % power, or the gate says that it could not tell
 FEWEST_SCORED = 100
 LOST_COVERAGE = 0.10  # share of the scored asks that may become unscored
-PASSED, REGRESSED, FAILED, COULD_NOT_TELL = 0, 1, 3, 4
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that a rule has to say of an arm. ``failed`` is a regression, ``unknown`` could not be told.
-
-    ``witness`` is the first case of it, in words. ``contrast`` has the numbers of a metric.
-    """
-
-    rule: Rule
-    outcome: Outcome
-    arm: str
-    text: str
-    layer: str = ""
-    metric: str = ""
-    witness: str = ""
-    contrast: Contrast | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One cell of a baseline and what was found when it was played again.
-
-    ``pairs`` are then and now of every metric, ``stands`` the arm of the run that stands for each arm of the baseline.
-    ``same_trace`` is True when every arm's trace is the baseline's, event for event. ``code`` is the exit code of an
-    error that kept the run from being played. ``sees`` is the smallest drop that would have been seen.
-    """
-
-    scenario: str
-    cell: Cell
-    findings: tuple[Finding, ...]
-    folder: Path | None = None
-    digest: str = ""
-    same_trace: bool = False
-    sees: float = nan
-    pairs: Mapping[Name, Pair] = field(default_factory=dict)
-    asks: Asks | None = None
-    stands: Mapping[str, str] = field(default_factory=dict)
-    code: int = 0
-
-    @property
-    def group(self) -> str:
-        """Seeds of one variant are judged together."""
-        cell = self.cell
-        rest = (cell.level, cell.queries, cell.stack, cell.store, cell.dataset)
-        return f"{self.scenario}/{cell.variant}/{'/'.join(map(str, rest))}"
-
-    def outcome(self) -> Outcome | Literal["passed"]:
-        found = {f.outcome for f in self.findings}
-        return "failed" if "failed" in found else "unknown" if "unknown" in found else "passed"
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """All of a gate's cells, with the findings that need all of them; and the scenarios that have no baseline."""
-
-    cells: tuple[Judged, ...]
-    contrasts: Mapping[str, Sequence[Contrast]] = field(default_factory=dict)
-    without: tuple[str, ...] = ()
-    others: tuple[Finding, ...] = ()
-
-    def findings(self, outcome: Outcome) -> list[tuple[Judged | None, Finding]]:
-        own: list[tuple[Judged | None, Finding]] = [(None, f) for f in self.others if f.outcome == outcome]
-        return [*((c, f) for c in self.cells for f in c.findings if f.outcome == outcome), *own]
-
-    @property
-    def code(self) -> int:
-        """A regression is one, whatever else failed; then what was not there; then what could not be told."""
-        if self.findings("failed"):
-            return REGRESSED
-        broken = max((cell.code for cell in self.cells), default=0)
-        return broken or (COULD_NOT_TELL if self.findings("unknown") else PASSED)
-
-
-# -- recording a cell --------------------------------------------------------------------------------------------------
-
-
-def cell_of(reader: RunReader, *, tolerance: Mapping[str, float] | None = None, accepted: str = "") -> Cell:
-    """The cell that holds later runs to this one. ``tolerance``: by metric, what an older cell was edited to."""
-    asks, summary, described = Asks(reader), reader.summary, reader.manifest
-    digests = described["arm_digests"]
-    clean = {m: baseline.packed(list(v)) for m, v in asks.gated("clean").items()} if "clean" in digests else {}
-    arms = {}
-    for arm in reader.arms:
-        row = summary["arms"][arm]
-        if row["status"] != "ok":
-            arms[arm] = ArmRecord(row["status"], digests[arm])
-            continue
-        series = {m: baseline.packed(list(v)) for m, v in asks.gated(arm).items()} if is_gated(arm) else {}
-        arms[arm] = ArmRecord(
-            "ok",
-            digests[arm],
-            holds(row),
-            {m: None if v is None else round(v, 6) for m, v in row["means"].items()},
-            series if arm == "clean" else baseline.shared(series, clean),
-        )
-    metrics = sorted({m for record in arms.values() for m in record.series})
-    return Cell(
-        variant=described["variant"],
-        seed=described["seed"],
-        level=described["level"],
-        dataset=described["settings"].get("dataset", ""),
-        queries=described["settings"]["queries"],
-        stack=described["settings"]["stack"],
-        store=described["settings"]["store"],
-        deterministic=bool(described["settings"].get("deterministic")),
-        made_from=made_from(described),
-        digest=reader.digest,
-        promise=tuple(broken_promises(summary)),
-        tolerance={m: usual_tolerance(m) for m in metrics} | dict(tolerance or {}),
-        arms=arms,
-        accepted=accepted,
-    )
-
-
-def is_gated(arm: str) -> bool:
-    """Whether an arm's metrics may not fall: a faulty stack is there to be bad, and its cures must not get worse."""
-    return arm == "clean" or arm.startswith(("clean+", "faulty+"))
-
-
-def usual_tolerance(metric: str) -> float:
-    return NO_TOLERANCE if metric in NEVER_WORSE else TOLERANCE
-
-
-def holds(row: Mapping[str, Any]) -> dict[str, bool | None]:
-    return {v["invariant"]: v["holds"] for v in row.get("verdicts", ())}
-
-
-def made_from(described: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be the same for two runs to be the same experiment. The last two are known once a run is recorded."""
-    files = described.get("files", {})
-    known = {
-        "scenario": described["scenario_digest"],
-        "data": described["data"],
-        "metrics": described["metrics"],
-        "questions": files.get("ops.jsonl"),
-        "truth": files.get("gold.jsonl"),
-    }
-    return {name: value for name, value in known.items() if value is not None}
-
-
-def broken_promises(summary: Mapping[str, Any]) -> list[str]:
-    """What the scenario promises and this run does not show, whether or not runs of its size are held to it."""
-    told = summary["expect"]
-    expect = Expect(
-        summary.get("metric", told["metric"]),
-        told["drop_at_least"],
-        told["blame"],
-        tuple(told["cured_by"]),
-        tuple(told["violates"]),
-    )
-    ran = {arm: row for arm, row in summary["arms"].items() if row["status"] == "ok"}
-    means = {arm: nan if (v := row["means"].get(expect.metric)) is None else v for arm, row in ran.items()}
-    layers = [arm.removeprefix("faulty-without:") for arm in summary["order"] if arm.startswith("faulty-without:")]
-    return check_expect(expect, means, {arm: holds(row) for arm, row in ran.items()}, layers)
 
 
 # -- one run -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from testbed.core.errors import InvalidInput
-from testbed.diagnose.gate import Finding
+from testbed.diagnose.findings import Finding
 
 # A benchmark is slower when even its best round is: other programs on the machine make rounds slower, never faster.
 SLOWER = 1.5

@@ -15,7 +15,9 @@ from typing import Any
 
 from testbed.core import digest
 from testbed.diagnose import gate, over_seeds
+from testbed.diagnose.findings import PASSED
 from testbed.diagnose.over_seeds import Share
+from testbed.diagnose.remember import cell_of
 from testbed.record import baseline
 from testbed.record.baseline import Cell
 from testbed.record.folder import RunReader
@@ -40,12 +42,12 @@ class Detection:
 def seen(folder: Path) -> dict[str, Any]:
     """What the gate says of a run whose faulty arm is what the clean stack of its baseline has become: a JSON value."""
     reader = RunReader(folder)
-    return _judged(reader, gate.cell_of(reader), as_clean="faulty")
+    return _judged(reader, cell_of(reader), as_clean="faulty")
 
 
 def remembered(folder: Path) -> dict[str, Any]:
     """The baseline that a run leaves: a JSON value."""
-    return asdict(gate.cell_of(RunReader(folder)))
+    return asdict(cell_of(RunReader(folder)))
 
 
 def held(cell: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -124,7 +126,7 @@ def alarms(found: Iterable[Mapping[str, Any]]) -> tuple[Share, list[str]]:
     n, lines = 0, []
     for run in found:
         n += 1
-        if run["code"] != gate.PASSED or run["moved"]:
+        if run["code"] != PASSED or run["moved"]:
             what = "; ".join([*run["told"], *run["unknown"]]) or "another trace, and nothing worse in it"
             lines.append(f"{run['scenario']}/{run['variant']}, seed {run['seed']}: {what}")
     return over_seeds.share(len(lines), n), lines

@@ -12,7 +12,8 @@ from typing import Any
 from testbed.core.errors import HarnessError, InvalidInput, Undecided
 from testbed.diagnose import gate
 from testbed.diagnose.contrast import SAME, is_lower_better
-from testbed.diagnose.gate import Decision, Finding, Judged
+from testbed.diagnose.findings import Decision, Finding, Judged
+from testbed.diagnose.remember import cell_of, is_gated
 from testbed.diagnose.summary import Summarize
 from testbed.record import baseline
 from testbed.record.baseline import Baseline, Cell
@@ -185,7 +186,7 @@ def record(settings: Settings, folder: Path, *, accept: str, must_see: float, pr
     """
     old = baseline.read(folder, settings.scenario) or Baseline(settings.scenario)
     reader = RunReader(run_scenario(settings, Summarize(), progress))
-    fresh = gate.cell_of(reader)
+    fresh = cell_of(reader)
     before = old.cell(fresh.key)
     if before is not None:
         fresh = replace(fresh, tolerance={**fresh.tolerance, **_kept(before, fresh)})
@@ -216,12 +217,12 @@ def _worse(scenario: str, before: Cell | None, reader: RunReader, twin: Mapping[
     if held.pairs:
         failed = gate.decide([held]).findings("failed")
         return [f"{f.arm}: {f.text}" if f.arm else f.text for _, f in failed]
-    return list(_lower_means(before, gate.cell_of(reader)))
+    return list(_lower_means(before, cell_of(reader)))
 
 
 def _lower_means(before: Cell, fresh: Cell) -> Iterator[str]:
     for arm in sorted(before.arms.keys() & fresh.arms.keys()):
-        if not gate.is_gated(arm):
+        if not is_gated(arm):
             continue
         for metric, allowed in sorted(before.tolerance.items()):
             then, now = (cell.arms[arm].means.get(metric) for cell in (before, fresh))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import Unavailable
-from testbed.diagnose.gate import Decision, Finding, Judged
+from testbed.diagnose.findings import Decision, Finding, Judged
 from testbed.record import durable
 from testbed.record.folder import RunReader
 from testbed.report import junit as junit_form

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from testbed.diagnose.gate import Decision, Finding, Judged
+from testbed.diagnose.findings import Decision, Finding, Judged
 from testbed.diagnose.rerun import Recorded
 from testbed.report.catalogue import print_json
 from testbed.report.columns import Column, number, to_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
-from testbed.diagnose.gate import Decision, Finding, Judged
+from testbed.diagnose.findings import Decision, Finding, Judged
 from testbed.report.gate import lines
 
 # What XML 1.0 cannot hold at all, not even escaped.

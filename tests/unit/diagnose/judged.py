@@ -13,7 +13,7 @@ import numpy as np
 from testbed.core import digest
 from testbed.core.evidence import DocRow, OpRow
 from testbed.core.types import Claim, Event, Gold
-from testbed.diagnose.gate import cell_of
+from testbed.diagnose.remember import cell_of
 from testbed.record.baseline import Cell
 from testbed.record.folder import ArmWriter, RunReader, RunWriter
 from tests.unit.record import recorded

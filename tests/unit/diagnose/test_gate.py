@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from testbed.diagnose.gate import Decision, Finding, Judged, broken_promises, cell_of, decide, judge, stale
+from testbed.diagnose.findings import Decision, Finding, Judged
+from testbed.diagnose.gate import decide, judge, stale
+from testbed.diagnose.remember import broken_promises, cell_of
 from tests.unit.diagnose.judged import BROKEN, DESCRIBED, HOLDS, N_ASKS, arm_scores, cell, run
 
 

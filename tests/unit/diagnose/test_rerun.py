@@ -12,7 +12,7 @@ from rich.console import Console
 
 from testbed.core.errors import InvalidInput, Unavailable, Undecided
 from testbed.diagnose import rerun
-from testbed.diagnose.gate import cell_of
+from testbed.diagnose.remember import cell_of
 from testbed.diagnose.rerun import Ask, Recorded
 from testbed.record import baseline
 from testbed.record.baseline import Baseline

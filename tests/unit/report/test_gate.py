@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from testbed.core.errors import InvalidInput
-from testbed.diagnose.gate import Decision, Finding, Judged, decide, judge
+from testbed.diagnose.findings import Decision, Finding, Judged
+from testbed.diagnose.gate import decide, judge
 from testbed.report import ci, workflows
 from testbed.report.gate import as_value, print_decision
 from testbed.report.junit import to_xml
