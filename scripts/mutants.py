@@ -183,7 +183,13 @@ MUTANTS = (
     Mutant("epoch-stands-still", SOURCE, "        self._moved(touched)\n", ""),
     Mutant("epoch-moves-once", SOURCE, "self._epochs.get(tenant, 0) + 1", "1"),
     Mutant("epoch-of-all-only", SOURCE, "return self._epochs.get(tenant, 0) + (", "return ("),
-    Mutant("record-keeps-first", SOURCE, "self._docs[doc.id] = doc", "self._docs.setdefault(doc.id, doc)"),
+    Mutant(
+        "record-keeps-first",
+        SOURCE,
+        "self._docs[doc.id] = doc",
+        "self._docs.setdefault(doc.id, doc)",
+        fixed("semantic-drift", "all", "revision-check"),  # the one that asks the record for a revision
+    ),
     Mutant(
         "edit-skips-index",
         PIPELINE,
