@@ -413,7 +413,7 @@ def matrix(
     variants: Annotated[str, typer.Option(help="first, all, or names with commas.")] = "",
     queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "",
     full: Annotated[
-        bool, typer.Option("--full", help="All pairs and variants, 400 questions; else the first, 120.")
+        bool, typer.Option("--full", help="All pairs and variants, slow ones too, 400 questions; else 120.")
     ] = False,
     results: ResultsDir = "results",
     as_json: Json = False,
@@ -421,17 +421,18 @@ def matrix(
     """Every fix against every fault: what it gives back, what it costs, what it breaks that was whole."""
     from testbed.report import matrix as report
     from testbed.report.progress import Progress
-    from testbed.run.cells import variants_of
+    from testbed.run.cells import SLOW, variants_of
     from testbed.run.knobs import queries_of
     from testbed.run.settings import seed_of
 
-    chosen = variants_of(scenarios or [], variants or ("all" if full else "first"), _note)
+    left_out = () if full or scenarios else SLOW
+    chosen = variants_of(scenarios or [], variants or ("all" if full else "first"), _note, left_out)
     folder = Path(results or "results") / "sweeps"
     asked = queries_of(queries or ("400" if full else "120"))
     drawn = seed_of(seed or "42")
     with Progress(Console(stderr=True)) as progress:
         found = report.play(chosen, drawn, asked, folder, progress, every=full)
-    return report.print_matrix(found, drawn, folder, out(), as_json=as_json)
+    return report.print_matrix(found, drawn, folder, out(), as_json=as_json, left_out=left_out)
 
 
 @app.command()

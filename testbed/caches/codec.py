@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.core.errors import BrokenContract
+from testbed.core.types import Key
 
 _EXPIRY = struct.Struct("<d")
 _HEAD = _EXPIRY.size + 1
@@ -58,6 +59,11 @@ def unpack(entry: bytes, now_s: float) -> Any | None:
         return _array(payload)
     value = _from_json(payload.decode("utf-8", "surrogatepass"))
     return _unmarked(value) if form == b"m" else value
+
+
+def key_bytes(key: Key) -> int:
+    """Bytes of the names and values of a key's parts."""
+    return sum(len(part.encode("utf-8", "surrogatepass")) for pair in key.parts for part in pair)
 
 
 def _is_plain(value: Any) -> bool:

@@ -46,6 +46,11 @@ class MemoryCache:
     def fresh(self) -> MemoryCache:
         return MemoryCache(self.capacity, self._clock)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the keys and entries held, expired ones included."""
+        return sum(codec.key_bytes(key) + len(entry) for key, entry in self._entries.items())
+
     def __len__(self) -> int:
         """Entries held, expired ones included."""
         return len(self._entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import redis
@@ -15,6 +15,17 @@ from testbed.core.types import Key
 
 _LEFTOVER_S = 7 * 24 * 3600  # longer than any run
 _BATCH = 500  # keys per SCAN step and per UNLINK
+# What to ask for the size of all that a name holds, or for all of it, by type.
+_READ: Mapping[str, tuple[str, ...]] = {
+    "string": ("STRLEN",),
+    "hash": ("HGETALL",),
+    "list": ("LRANGE", "0", "-1"),
+    "set": ("SMEMBERS",),
+    "zset": ("ZRANGE", "0", "-1"),
+    "stream": ("XRANGE", "-", "+"),
+}
+# Fields that hold positions in a change log: made of the server's clock, and not of one length.
+_CLOCKED = (b"cursor", b"incarnation")
 
 
 class RedisCache:
@@ -113,12 +124,52 @@ class RedisCache:
         raise Unavailable(f"redis stopped answering (cache {self.namespace}): {error}; run again") from error
 
 
+def held_bytes(client: redis.Redis, namespace: str) -> int:
+    """Bytes of the names below the namespace, without it, and of what they hold; not the server's own overhead.
+
+    Raises
+    ------
+    Unavailable : the server does not answer, or knows no ``SCAN ... TYPE`` (Redis before 6.0).
+    """
+    try:
+        return sum(_held_of(client, namespace, kind) for kind in _READ)
+    except redis.RedisError as error:
+        raise Unavailable(f"redis did not tell what is held below {namespace}: {error}") from error
+
+
+def _held_of(client: Any, namespace: str, kind: str) -> int:
+    command, *rest = _READ[kind]
+    names = list(client.scan_iter(match=_below(namespace), count=_BATCH, _type=kind))
+    total = sum(len(name) - len(namespace) for name in names)
+    for start in range(0, len(names), _BATCH):
+        with client.pipeline(transaction=False) as asking:
+            for name in names[start : start + _BATCH]:
+                asking.execute_command(command, name, *rest)
+            total += sum(map(_size, asking.execute()))
+    return total
+
+
+def _size(reply: Any) -> int:
+    """Bytes of a reply, names of fields included; of a stream the entries without their positions."""
+    if isinstance(reply, int):
+        return reply
+    if isinstance(reply, bytes):
+        return len(reply)
+    if isinstance(reply, Mapping):
+        return sum(len(name) + (0 if name in _CLOCKED else len(held)) for name, held in reply.items())
+    return sum(_size(each[1]) if isinstance(each, tuple) else _size(each) for each in reply)
+
+
+def _below(namespace: str) -> str:
+    """The pattern of every key that begins with ``namespace``."""
+    return "".join("\\" + c if c in "*?[]^\\" else c for c in namespace) + "*"
+
+
 def clear_namespace(client: redis.Redis, namespace: str) -> int:
     """Unlink every key that begins with ``namespace``, step by step (SCAN, never KEYS). Returns how many."""
-    pattern = "".join("\\" + c if c in "*?[]^\\" else c for c in namespace) + "*"
     n_removed = 0
     batch: list[Any] = []
-    for name in client.scan_iter(match=pattern, count=_BATCH):
+    for name in client.scan_iter(match=_below(namespace), count=_BATCH):
         batch.append(name)
         if len(batch) >= _BATCH:
             n_removed += int(client.unlink(*batch))

@@ -104,6 +104,11 @@ class SemanticCache:
     def fresh(self) -> SemanticCache:
         return SemanticCache(self.embed, self.threshold, self.gate, self.capacity, self._clock)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the keys, entries and vectors held, expired ones included."""
+        return sum(codec.key_bytes(key) for key in self._used) + sum(g.held_bytes for g in self._groups.values())
+
     def __len__(self) -> int:
         """Entries held, expired ones included."""
         return len(self._used)
@@ -132,6 +137,11 @@ class _Group:
 
     def __contains__(self, text: str) -> bool:
         return text in self._slots
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the entries and of the vectors in use; not of the room for more."""
+        return sum(map(len, self._entries)) + self._vectors[: len(self._texts)].nbytes
 
     def entry(self, text: str) -> bytes:
         return self._entries[self._slots[text]]

@@ -102,7 +102,7 @@ def wilson(name: str, hits: float, n: int) -> Interval:
     z2 = 1.96**2
     middle = (hits + z2 / (2 * n)) / (1 + z2 / n)
     half = 1.96 / (1 + z2 / n) * (hits * (1 - hits) / n + z2 / (4 * n * n)) ** 0.5
-    return Interval(name, hits, middle - half, middle + half, n)
+    return Interval(name, hits, max(0.0, middle - half), min(1.0, middle + half), n)
 
 
 def lookup_us(n: int) -> dict[str, float]:

@@ -28,6 +28,7 @@ class Meeting:
     residual : how far the users of the fixed faulty stack are below those of the clean one, in units of the metric
     recovered : share of the drop that is gone; NaN where there is no clear drop
     metric_lost, hits_lost, p95_ms_added : what the fix costs on a clean stack
+    held_bytes_added : cache entries that a clean stack holds at the end because of the fix; below 0: it holds less
     hits_lost_faulty : hit rate below the clean stack's, with the fault and the fix
     still : violations that the fixed faulty stack has left, by invariant
     opens : invariants that hold on the faulty (or clean) stack and are violated once the fix is on it
@@ -45,6 +46,7 @@ class Meeting:
     hits_lost: float = nan
     hits_lost_faulty: float = nan
     p95_ms_added: float = nan
+    held_bytes_added: float = nan
     still: Mapping[str, int] | None = None
     opens: tuple[str, ...] = ()
 
@@ -59,8 +61,13 @@ def arms(fixes: Iterable[str]) -> tuple[str, ...]:
 
 
 def can_meet(fix: Change, variant: Variant) -> bool:
-    """Whether the fix touches a part (a layer, the index, the context) that the variant's fault touches or that is to
-    blame. What only reads (the record, the encoder) touches nothing; a change that names no part may touch any."""
+    """Whether the fix is the variant's own, or touches a part that the variant's fault touches or that is to blame.
+
+    Parts are layers, the index, the context. What only reads (the record, the encoder) touches nothing; a change that
+    names no part may touch any.
+    """
+    if any(own.name == fix.name for own in variant.fixes):
+        return True
     sore = {part for fault in variant.faults for part in _parts(fault)}
     sore |= {layer for layer in variant.expect.blame.split("+") if layer}
     return not sore or not _parts(fix) or bool(sore & _parts(fix))
@@ -68,7 +75,8 @@ def can_meet(fix: Change, variant: Variant) -> bool:
 
 def _parts(change: Change) -> set[str]:
     named = {PART_OF.get(need, need).removeprefix("layers.").partition(".")[0] for need in change.needs}
-    return named - READ_ONLY
+    # What it wraps where it is there, without needing it.
+    return named.union(getattr(change, "layers", ())) - READ_ONLY
 
 
 READ_ONLY = {"source", "encoder", "redis", "reader"}
@@ -105,6 +113,7 @@ def _meeting(outcome: Mapping[str, Any], fix: str, own: bool, recovered: Mapping
         hits_lost=_less(outcome, f"clean+{fix}", "hits"),
         hits_lost_faulty=_less(outcome, f"faulty+{fix}", "hits"),
         p95_ms_added=-_less(outcome, f"clean+{fix}", "p95_ms"),
+        held_bytes_added=-_less(outcome, f"clean+{fix}", "held_bytes"),
         still=faulty["violated"],
         opens=_opened(outcome, fix),
     )

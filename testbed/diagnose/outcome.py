@@ -2,7 +2,8 @@
 
 scenario variant seed level queries digest metric hits_of expect      as in the summary
 arms.<arm>      status; why where it is unsupported; else value (of ``metric``), means, hits, valid_hits, p95_ms,
-                violated (violations by invariant), undecided (invariants that could not tell)
+                held_bytes (None: not recorded), violated (violations by invariant), undecided (invariants that could
+                not tell)
 deltas.<arm>    mean, low, high of ``metric`` against clean
 fixes           as in the summary
 """
@@ -39,10 +40,11 @@ def _arm(arm: Mapping[str, Any], metric: str) -> dict[str, Any]:
         return {"status": arm["status"], "why": arm["why"]}
     return {
         **{name: arm[name] for name in ("status", "means", "hits", "valid_hits", "p95_ms")},
+        "held_bytes": arm.get("held_bytes"),
         "value": arm["means"].get(metric),
         "violated": {v["invariant"]: v["violations"] for v in arm["verdicts"] if v["holds"] is False},
         "undecided": [v["invariant"] for v in arm["verdicts"] if v["holds"] is None],
     }
 
 
-OUTCOME = Measure("outcome@1", outcome)
+OUTCOME = Measure("outcome@2", outcome)

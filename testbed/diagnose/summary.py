@@ -3,7 +3,7 @@
 scenario variant about anomalies seed level stack store dataset queries digest
 metric                      what the scenario's expectation is about
 order                       the arms as they were run
-arms.<arm>                  status; means, serving, verdicts, p95_ms, hits, valid_hits where it ran
+arms.<arm>                  status; means, serving, verdicts, p95_ms, hits, valid_hits, held_bytes where it ran
 deltas blame fixes heatmap published_attribution pollution violated witness      see ``judge``
 shapley                     None, or each layer's share where every set of layers was bypassed (see ``shares``)
 hits_of                     the layer whose hit rates stand in the table
@@ -41,10 +41,11 @@ OUTERMOST = "answer"
 
 
 class JudgedArm(NamedTuple):
-    """One arm's judgement, and what its parts said of their versions."""
+    """One arm's judgement, what its parts said of their versions, and what its caches held."""
 
     judgement: ArmJudgement
     versions: list[dict[str, str]]
+    held_bytes: int | None
 
 
 class Summarize:
@@ -62,12 +63,12 @@ class Summarize:
         return VERSIONS
 
     def arm(self, reader: RunReader, arm: str) -> JudgedArm:
-        """One arm by itself, and what its parts said of their versions."""
+        """One arm by itself, what its parts said of their versions, and what its caches held."""
         evidence = reader.evidence(arm)
         if self._claims is None or evidence.lexicon != self._lexicon:
             self._lexicon, self._claims = evidence.lexicon, scoring.claim_reader(evidence)
         judgement = judge_arm(evidence, reader.timings(arm), reader=self._claims)
-        return JudgedArm(judgement, versions.table(evidence))
+        return JudgedArm(judgement, versions.table(evidence), reader.held_bytes(arm))
 
     def run(
         self, plan: Plan, judged: Mapping[str, JudgedArm], unsupported: Mapping[str, str], run_digest: str
@@ -84,7 +85,7 @@ class Summarize:
         content["order"] = [arm.name for arm in plan.arms]
         content["hits_of"] = hits_of = _hits_of(arms, plan.variant.expect)
         for name, arm in arms.items():
-            content["arms"][name] |= _table_row(arm, hits_of)
+            content["arms"][name] |= _table_row(arm, hits_of) | {"held_bytes": judged[name].held_bytes}
         for name, why in unsupported.items():
             content["arms"][name] = {"status": "unsupported", "why": why}
         shows = plan.scenario.shows_versions and "faulty" in judged

@@ -20,6 +20,7 @@ from testbed.diagnose.heatmap import Match
 from testbed.diagnose.judge import judge_arm, judge_run
 from testbed.record.folder import RunReader
 from testbed.run import scenarios
+from testbed.run.cells import SLOW
 from testbed.run.plan import layers_of
 from testbed.run.settings import Settings
 from testbed.run.sweep import Measure
@@ -27,7 +28,6 @@ from testbed.run.sweep import Measure
 BYPASS, PUBLISHED, SHAPLEY = "bypass and replay", "joint attribution", "shapley"
 CONTROL = "clean-without:"  # and the outermost layer, which the healthy control has lost
 LEAST_SHARE = 0.05  # of the drop: of two layers at fault, the one that the other hides may have little
-SLOW = ("crash-midwrite", "partition")  # real kills and cut wires
 
 
 class Tier(NamedTuple):

@@ -7,6 +7,7 @@
         arms/<slug>/trace.jsonl     what happened, in order: no wall clock, no arm name
         arms/<slug>/texts.jsonl     texts that only the arm brought: answers
         arms/<slug>/timings.jsonl   how long it took
+        arms/<slug>/held.json   bytes of the entries that the caches held at the end
         arms/<slug>/run.trec    rankings, one "query" an ask (op<index>); qrels.trec likewise
         scores.parquet          one row an arm and ask, one column a metric
         summary.json            what the report shows
@@ -38,6 +39,7 @@ from testbed.core.types import Event, Gold
 from testbed.record import durable, manifest, rows, scores, trec
 
 PARTIAL = ".partial-"
+HELD = "held.json"
 WHOLE = "finished"
 
 
@@ -138,6 +140,10 @@ class ArmWriter:
 
     def timing(self, op: int, layer: str, kind: str, ns: int) -> None:
         self._timings.add(b'["%s","%s",%d,%d]\n' % (layer.encode(), kind.encode(), op, ns))
+
+    def held(self, size_bytes: int) -> None:
+        """What the caches hold at the end: beside the trace, because older runs were recorded without it."""
+        durable.write_bytes(self._folder / HELD, rows.line({"cache_bytes": size_bytes}))
 
     def abandon(self) -> None:
         self._trace.abandon()
@@ -321,6 +327,11 @@ class RunReader:
 
     def timings(self, arm: str) -> list[Timing]:
         return list(self._lines(f"arms/{slug(arm)}/timings.jsonl", lambda row: Timing(row[2], row[0], row[1], row[3])))
+
+    def held_bytes(self, arm: str) -> int | None:
+        """Bytes of the cache entries at the arm's end; None for a run that was recorded without."""
+        name = f"arms/{slug(arm)}/{HELD}"
+        return int(self._json(name, self._digests)["cache_bytes"]) if (self.folder / name).is_file() else None
 
     def scores(self, *arms: str) -> list[dict[str, Any]]:
         """One dict an arm and ask: ``arm op query tenant`` and a float for each metric, NaN where it is unscored.

@@ -24,7 +24,7 @@ from testbed.run.settings import Settings
 UNREMARKABLE = ("nothing", "unsupported", "could not tell", "apart")
 NOTE = (
     "residual: metric below clean, with the fault and the fix; recovered: share of the drop that is gone; on a clean "
-    "stack: metric, hit rate and p95 in ms. Bytes of memory are not measured. * the scenario's own fix."
+    "stack: metric, hit rate, p95 in ms, and KiB more of cache entries in the end. * the scenario's own fix."
 )
 
 
@@ -54,8 +54,16 @@ def play(
     ]
 
 
-def print_matrix(found: Sequence[Meeting], seed: int, folder: Path, console: Console, *, as_json: bool = False) -> int:
-    """Print what is worth a line, and write all of it below ``folder``."""
+def print_matrix(
+    found: Sequence[Meeting],
+    seed: int,
+    folder: Path,
+    console: Console,
+    *,
+    as_json: bool = False,
+    left_out: Sequence[str] = (),
+) -> int:
+    """Print what is worth a line, and write all of it below ``folder``; ``left_out`` are scenarios not played."""
     folder.mkdir(parents=True, exist_ok=True)
     told = plain([m.to_json() for m in found])
     stem = folder / f"matrix-s{seed}"
@@ -72,6 +80,12 @@ def print_matrix(found: Sequence[Meeting], seed: int, folder: Path, console: Con
     console.print(
         f"\n{others} of {len(found)} pairs are not shown: the fix does nothing there, is unsupported, or was not run"
     )
+    if left_out:
+        named, one = ", ".join(left_out), left_out[0]
+        console.print(
+            f"left out    {named}: minutes each; `testbed matrix {one}` plays one of them, `testbed matrix --full` all",
+            soft_wrap=True,
+        )
     console.print(f"table       {stem}.csv, .json; picture {stem}.svg", soft_wrap=True)
     return 0
 
@@ -93,6 +107,7 @@ def columns(found: Sequence[Meeting], *, full: bool = False) -> list[Column]:
         numbers("hits_lost"),
         numbers("hits_lost_faulty", rank=4),
         numbers("p95_ms_added", rank=5),
+        numbers("held_bytes_added") if full else Column("KiB", tuple(kibibytes(m) for m in found), rank=5),
         Column("still", tuple(", ".join(f"{n} {k}" for n, k in (m.still or {}).items()) for m in found), 2, False),
     ]
     if full:
@@ -103,6 +118,10 @@ def columns(found: Sequence[Meeting], *, full: bool = False) -> list[Column]:
             Column("why", tuple(m.why for m in found), number=False),
         ]
     return [*table, Column("opens", tuple(f"OPENS {', '.join(m.opens)}" if m.opens else "" for m in found), 0, False)]
+
+
+def kibibytes(met: Meeting) -> str:
+    return "" if math.isnan(met.held_bytes_added) else f"{met.held_bytes_added / 1024:+.1f}"
 
 
 SHORT = {"metric_lost": "metric lost", "hits_lost": "hits lost", "hits_lost_faulty": "faulty", "p95_ms_added": "ms"}

@@ -18,6 +18,7 @@ from testbed.models.memo import default_dir
 from testbed.probes.trace import Recorder, Sink, TracedCache, TracedSearch, TracedWrites
 from testbed.run.context import RunContext
 from testbed.run.plan import Plan
+from testbed.stacks.held import held_bytes
 from testbed.stacks.parts import Parts
 from testbed.stacks.pipeline import expanded
 from testbed.stores import catalogue
@@ -32,6 +33,13 @@ class Server(NamedTuple):
     namespace: str
 
 
+class Ran(NamedTuple):
+    """Why the arm is unsupported by this stack, or "" and what its caches held at the end (see ``stacks.held``)."""
+
+    unsupported: str
+    held_bytes: int = 0
+
+
 class ArmRunner:
     """Replays the plan's ops on one fresh stack after another."""
 
@@ -43,21 +51,22 @@ class ArmRunner:
         self._names = ValueNames()
         self._encoders: dict[str, Encoder] = {}
 
-    def run(self, arm: Arm, sink: Sink) -> str:
-        """Run one arm into ``sink``; why it is unsupported by this stack, or ""."""
+    def run(self, arm: Arm, sink: Sink) -> Ran:
+        """Run one arm into ``sink``."""
         settings = self._plan.settings
         clock = LogicalClock()
         recorder = Recorder(sink, self._names, clock.now)
         ctx = RunContext(settings.seed, settings.level, clock, recorder)
-        stack = self._build(self._parts(arm, clock, recorder))
+        namespace = f"{self._server.namespace}{self._plan.arms.index(arm)}:"
+        stack = self._build(self._parts(namespace, clock, recorder))
         try:
             with changed(stack, arm, ctx), probed(stack, recorder):
                 self._replay(arm, stack, ctx, clock, recorder)
+                return Ran("", held_bytes(stack, self._server.client, namespace))
         except Unsupported as why:
-            return str(why)
+            return Ran(str(why))
         finally:
             stack.close()
-        return ""
 
     def embed_ahead(self) -> None:
         """Embed what the arms will ask for, in long lists: they use every core, single questions one."""
@@ -79,9 +88,8 @@ class ArmRunner:
             encoder.encode(list(dict.fromkeys(docs)), "document")
             encoder.encode(sorted(questions), "query")
 
-    def _parts(self, arm: Arm, clock: LogicalClock, recorder: Recorder) -> Parts:
+    def _parts(self, namespace: str, clock: LogicalClock, recorder: Recorder) -> Parts:
         settings, variant = self._plan.settings, self._plan.variant
-        namespace = f"{self._server.namespace}{self._plan.arms.index(arm)}:"
 
         def new_index() -> Index:
             return TracedWrites(catalogue.build(settings.store, namespace, settings.chroma_url), recorder)

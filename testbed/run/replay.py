@@ -154,7 +154,7 @@ class Player:
         sink = Memory()
         try:
             runner = ArmRunner(_plan(script, arm), Server(self._service.client, namespace), _silent)
-            if why := runner.run(arm, sink):
+            if why := runner.run(arm, sink).unsupported:
                 raise InvalidInput(f"STACK={script.stack} cannot play this: {why}")
         finally:
             clear_namespace(self._service.client, namespace)

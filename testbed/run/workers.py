@@ -114,7 +114,8 @@ class Recording:
     def __call__(self, arm: Arm) -> Outcome:
         sink = ArmWriter(self._job.folder, arm.name, self._known)
         try:
-            why = self._runner.run(arm, sink)
+            why, held_bytes = self._runner.run(arm, sink)
+            sink.held(held_bytes)
             sink.close()
         finally:
             sink.abandon()

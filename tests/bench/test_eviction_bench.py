@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 from testbed.caches.eviction import SMOOTHINGS, Belady, Fifo, Hybrid, Lfu, Lru, S3Fifo, Sieve, Ttl, WTinyLfu, replay
@@ -98,3 +100,55 @@ def test_libcachesim(benchmark, name):
     make = getattr(libcachesim, name)
     hits = benchmark.pedantic(play, setup=lambda: ((make(cache_size=SIZE, hashpower=16),), {}), rounds=3)
     report(benchmark, hits)
+
+
+def played_by_cachetools(cache):
+    for key in TRACE:
+        if cache.get(key) is None:
+            cache[key] = True
+
+
+def played_by_theine(cache):
+    for key in TRACE:
+        if not cache.get(key)[1]:
+            cache.set(key, True)
+
+
+def played_by_libcachesim(cache):
+    request = importlib.import_module("libcachesim").Request()
+    request.obj_size = 1
+    for key in TRACE:
+        request.obj_id = key
+        cache.get(request)
+
+
+PLAYS = {"cachetools": played_by_cachetools, "theine": played_by_theine, "libcachesim": played_by_libcachesim}
+THEIRS = [
+    *(("cachetools", ours, name) for ours, name in (("lru", "LRUCache"), ("lfu", "LFUCache"), ("fifo", "FIFOCache"))),
+    ("theine", "w-tinylfu", "Cache"),
+    *(("libcachesim", ours, name) for ours, name in (("lru", "LRU"), ("lfu", "LFU"), ("fifo", "FIFO"))),
+    *(("libcachesim", ours, name) for ours, name in (("sieve", "Sieve"), ("s3-fifo", "S3FIFO"))),
+]
+
+
+@pytest.mark.parametrize(("library", "name", "theirs"), THEIRS)
+def test_policy_beside_a_library(benchmark, beside, library, name, theirs):
+    """The same policy on the same stream; theine's is W-TinyLFU with timers, and libcachesim's are in C."""
+    make = getattr(pytest.importorskip(library, reason=f"{library} is not installed"), theirs)
+    benchmark.group = f"policies beside {library}"
+    opened = []
+
+    def fresh():
+        opened.append(make(cache_size=SIZE, hashpower=16) if library == "libcachesim" else make(SIZE))
+        return OURS[name](), opened[-1]
+
+    beside(
+        lambda ours, _: replay(ours, TRACE),
+        lambda _, cache: PLAYS[library](cache),
+        fresh,
+        rounds=7,
+        requests=len(TRACE),
+    )
+    if library == "theine":
+        for cache in opened:
+            cache.close()

@@ -1,15 +1,23 @@
-"""Claims that need a real neighbour: the server behind the dual stack, the encoder behind the second level."""
+"""Claims beside something real: a public table, the server behind the dual stack, the encoder of the second level."""
 
 from __future__ import annotations
 
 import pytest
 
+from testbed.claims import c1_eviction as c1
 from testbed.claims import c4_two_levels as c4
 from testbed.claims import c5_dual_stack as c5
 from testbed.claims import c9_tenant_context as c9
 from testbed.claims import data
 from testbed.claims.pairs import PAIRS, TEXTS
 from testbed.core.errors import Unavailable
+
+
+def test_the_lru_simulator_is_within_0_2_points_of_the_public_table():
+    rows, worst = c1.public_lru_table()
+    assert {row["size"] for row in rows} == set(c1.PUBLIC_LRU) and all(0 < row["measured"] < 1 for row in rows)
+    assert worst <= 0.002
+    assert max(abs(row["measured"] - row["public"]) for row in rows) == worst
 
 
 @pytest.mark.redis

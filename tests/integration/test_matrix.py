@@ -63,3 +63,4 @@ def test_the_figures_are_those_of_a_single_run(found: dict[tuple[str, str], Meet
     assert met.residual == pytest.approx(clean - cured)
     assert met.metric_lost == pytest.approx(clean - priced)
     assert met.hits_lost == pytest.approx(summary["clean"]["hits"] - summary[arms[3]]["hits"])
+    assert met.held_bytes_added == summary[arms[3]]["held_bytes"] - summary["clean"]["held_bytes"]

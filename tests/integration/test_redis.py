@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import redis
 
-from testbed.caches.redis import RedisCache, clear_namespace
+from testbed.caches.redis import RedisCache, clear_namespace, held_bytes
 from testbed.core.clock import LogicalClock
 from testbed.core.errors import Unavailable
 from testbed.core.types import Key
@@ -93,3 +96,37 @@ def test_a_server_that_went_away_is_one_clear_line() -> None:
         for call in (lambda: cache.get(A), lambda: cache.put(A, 1), lambda: cache.delete(A), cache.clear):
             with pytest.raises(Unavailable, match="redis stopped answering"):
                 call()
+
+
+def test_what_is_held_is_names_and_values_of_every_type_below_the_namespace(service: services.RedisService) -> None:
+    client: Any = service.client
+    ns = "testbed:held:"
+    client.set(f"{ns}a", b"12345")
+    client.hset(f"{ns}text:7", mapping={"version": "1", "text": "abc"})
+    client.hset(f"{ns}pointer", mapping={"cursor": "1700000000000-12"})  # a position is of the server's clock
+    client.rpush(f"{ns}list", "ab", "c")
+    client.sadd(f"{ns}set", "ab")
+    client.zadd(f"{ns}zset", {"ab": 1})
+    for _ in range(20):  # within a millisecond the positions of a stream grow longer
+        client.xadd(f"{ns}log", {"doc": "d1"})
+    client.set("testbed:held2:a", b"not ours")
+    try:
+        entries = (1 + 5) + (6 + 7 + 1 + 4 + 3) + (7 + 6) + (4 + 3) + (3 + 2) + (4 + 2) + (3 + 20 * (3 + 2))
+        assert held_bytes(client, ns) == entries
+    finally:
+        clear_namespace(client, ns)
+        clear_namespace(client, "testbed:held2:")
+    assert held_bytes(client, ns) == 0
+
+
+def test_what_is_held_below_more_names_than_a_batch_is_all_counted(
+    service: services.RedisService, cache: RedisCache
+) -> None:
+    cache.put_many([(Key.of(text=str(n)), "v") for n in range(1100)])
+    assert held_bytes(service.client, cache.namespace) == 1100 * (32 + 8 + 1 + 3)  # digest, expiry, form, JSON
+
+
+def test_a_server_that_is_gone_is_told_as_such(tmp_path: Path) -> None:
+    gone = redis.Redis(unix_socket_path=str(tmp_path / "nobody"))
+    with pytest.raises(Unavailable, match="did not tell what is held"):
+        held_bytes(gone, "testbed:held:")

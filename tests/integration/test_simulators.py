@@ -1,4 +1,4 @@
-"""The eviction simulators against an independent implementation, hit for hit, on real traces."""
+"""The eviction simulators against an independent implementation, hit for hit, on made-up streams and on real traces."""
 
 from __future__ import annotations
 
@@ -20,12 +20,19 @@ PAIRS = {
     "sieve": (Sieve, libcachesim.Sieve),
     "s3-fifo": (S3Fifo, libcachesim.S3FIFO),
 }
+MADE_UP = {  # three that need no data beside the repository
+    "zipf": lambda: keystreams.zipf(5000, 0.9, 30_000, seed=7),
+    "drifting": lambda: keystreams.drifting(5000, 0.9, 30_000, seed=8, every=3000, by=400),
+    "scanned": lambda: [  # libcachesim takes no negative key
+        key + 100_000 for key in keystreams.polluted(keystreams.zipf(5000, 1.1, 20_000, seed=9), "scan", 0.3, seed=9)
+    ],
+}
 SIZES = (37, 100, 999, 2500)  # two of them are not multiples of ten: rounding of the small queue counts
 
 
 def trace_of(name):
-    if name == "zipf":
-        return keystreams.zipf(5000, 0.9, 30_000, seed=7)
+    if name in MADE_UP:
+        return MADE_UP[name]()
     if not DATA.is_dir():
         pytest.skip("the public traces are not there (TESTBED_SHARED_DATA)")
     if name == "cache2k_web":
@@ -43,12 +50,13 @@ def oracle_hits(make, size, trace):
     return hits
 
 
-@pytest.mark.parametrize("trace", ["zipf", "cache2k_web", "multi2", "ps", "cpp"])
+@pytest.mark.parametrize("trace", [*MADE_UP, "cache2k_web", "multi2", "ps", "cpp"])
 @pytest.mark.parametrize("policy", PAIRS)
 def test_hit_counts_equal_those_of_libcachesim(policy, trace):
     keys = trace_of(trace)
     ours, theirs = PAIRS[policy]
     counted = {size: simulate(ours(size), keys).hits for size in SIZES}
+    assert 0 < counted[SIZES[0]] < counted[SIZES[-1]] < len(keys)
     assert counted == {size: oracle_hits(theirs, size, keys) for size in SIZES}
 
 

@@ -94,6 +94,10 @@ def test_c4_score_interval_is_wilsons():
     assert (found.low, found.high) == (pytest.approx(0.2366, abs=1e-4), pytest.approx(0.7634, abs=1e-4))
 
 
+def test_c4_score_interval_of_none_and_of_all_stays_a_share():
+    assert c4.wilson("x", 0.0, 35).low == 0.0 and c4.wilson("x", 1.0, 35).high == 1.0
+
+
 def test_own_pairs_are_distinct_questions_of_every_kind():
     kinds = {pair.kind for pair in PAIRS}
     assert {"negation", "number", "entity", "unit", "role swap", "date", "quantifier"} <= kinds

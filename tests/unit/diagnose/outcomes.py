@@ -7,7 +7,12 @@ from typing import Any
 
 
 def arm(
-    value: float, *, hits: float = 0.5, p95_ms: float = 10.0, violated: Mapping[str, int] | None = None
+    value: float,
+    *,
+    hits: float = 0.5,
+    p95_ms: float = 10.0,
+    held_bytes: int | None = 1000,
+    violated: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     return {
         "status": "ok",
@@ -16,6 +21,7 @@ def arm(
         "hits": hits,
         "valid_hits": hits,
         "p95_ms": p95_ms,
+        "held_bytes": held_bytes,
         "violated": dict(violated or {}),
         "undecided": [],
     }

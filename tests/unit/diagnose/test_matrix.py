@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from testbed.core.scenario import Expect, Variant
 from testbed.diagnose.matrix import Meeting, arms, can_meet, meetings
-from testbed.report.matrix import picture
+from testbed.report.matrix import kibibytes, picture, print_matrix
+from testbed.run import scenarios
 from tests.unit.diagnose.outcomes import arm, outcome
 
 
@@ -32,7 +37,7 @@ def found() -> dict[str, Meeting]:
             "clean": arm(0.9, hits=0.5, p95_ms=10.0),
             "faulty": arm(0.5, hits=0.7, violated={"freshness": 4}),
             "faulty+cure": arm(0.88, hits=0.4),
-            "clean+cure": arm(0.9, hits=0.45, p95_ms=12.0),
+            "clean+cure": arm(0.9, hits=0.45, p95_ms=12.0, held_bytes=4072),
             "faulty+other": arm(0.5, hits=0.7, violated={"freshness": 4, "lineage": 1}),
             "clean+other": arm(0.9, hits=0.5, p95_ms=10.0, violated={"no-cross-tenant": 2}),
             "faulty+alien": {"status": "unsupported", "why": "the stack has no index"},
@@ -54,6 +59,13 @@ def test_a_cure_is_priced_on_the_clean_stack() -> None:
     assert cure.hits_lost == pytest.approx(0.05)
     assert cure.hits_lost_faulty == pytest.approx(0.1)
     assert cure.p95_ms_added == pytest.approx(2.0)
+    assert cure.held_bytes_added == 3072 and kibibytes(cure) == "+3.0"
+
+
+def test_what_was_not_recorded_is_no_memory_of_zero() -> None:
+    run = outcome({name: arm(0.5, held_bytes=None) for name in arms(["cure"])}, fixes=[])
+    (met,) = meetings(run, VARIANT, ["cure"])
+    assert math.isnan(met.held_bytes_added) and kibibytes(met) == ""
 
 
 def test_a_violation_that_only_the_fix_brings_is_opened_by_it() -> None:
@@ -97,6 +109,16 @@ def test_a_fix_can_meet_a_fault_where_both_touch_the_same_part(
     assert can_meet(mine, variant) is meets  # type: ignore[arg-type]
 
 
+def test_a_fix_also_meets_what_it_wraps_without_needing_it_and_an_own_one_meets_its_variant() -> None:
+    answer = next(v for v in scenarios.load("tenant-leak").variants if v.name == "answer-key")
+    text: Any = Fix("partition")
+    text.needs, text.layers = frozenset({"index"}), ("answer",)
+    assert can_meet(text, answer)
+    text.layers = ("text",)
+    assert not can_meet(text, answer)
+    assert all(can_meet(fix, v) for name in scenarios.names() for v in scenarios.load(name).variants for fix in v.fixes)
+
+
 def test_a_pair_that_was_not_run_is_apart() -> None:
     run = outcome({name: arm(0.5) for name in arms(["cure"])}, fixes=[{"fix": "cure", "recovered": told(0.0)}])
     assert [m.effect for m in meetings(run, VARIANT, ["cure", "other"])] == ["nothing", "apart"]
@@ -124,3 +146,11 @@ def test_the_picture_has_a_square_for_each_pair_and_a_cross_for_each_new_violati
     drawn = picture(list(found().values()))
     assert drawn.count("<title>") == 3 and drawn.count('stroke="#8b0000"') == 1
     assert "s/v + cure: cures, recovers 95 %" in drawn
+
+
+def test_what_was_left_out_is_told_below_the_table_with_how_to_get_it(tmp_path: Path) -> None:
+    shown = io.StringIO()
+    print_matrix([*found().values()], 1, tmp_path, Console(file=shown, width=200), left_out=("slow-one", "other"))
+    (line,) = [line for line in shown.getvalue().splitlines() if line.startswith("left out")]
+    assert "slow-one, other" in line and "testbed matrix slow-one" in line and "--full" in line
+    assert "KiB" in shown.getvalue()
