@@ -323,7 +323,7 @@ MUTANTS = (
         "        and _compatible(a.asks_for, b.asks_for)\n",
         "",
         twins("quantifier", "unit"),
-        excuse="no two questions of the streams differ in what is asked for alone; tests/unit/caches/test_gate.py sees it",
+        excuse="no two questions here differ in what is asked for alone; tests/unit/caches/test_gate.py sees it",
     ),
     # -- expiry --
     Mutant(

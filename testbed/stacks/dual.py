@@ -26,6 +26,8 @@ from testbed.stores.dual import DualWriter, Item, Text, Wrong, item
 from testbed.stores.dual_worker import design as design_of
 from testbed.stores.text import TextStore, url_of
 
+_ONE = "a dual writer keeps one index and one text store in step; a fix that makes its own would leave the writer out"
+
 
 class DualStores:
     """The two stores of one arm and the writer in front of them.
@@ -111,11 +113,16 @@ class DualStores:
         self._texts[text.doc_id] = text
 
     def flush(self) -> None:
-        """Bring what waits into the stores, in the order of arrival, and the stack's index up to what they hold."""
-        if not self._rows and not self._texts:
+        """Bring what waits into the stores, in the order of arrival, and the stack's index up to what they hold.
+
+        Half a new document goes on waiting for the other half.
+        """
+        whole = {doc_id: self._item(doc_id) for doc_id in {**self._rows, **self._texts}}
+        batch = [b for b in whole.values() if b is not None]
+        self._rows = {doc_id: row for doc_id, row in self._rows.items() if whole[doc_id] is None}
+        self._texts = {doc_id: text for doc_id, text in self._texts.items() if whole[doc_id] is None}
+        if not batch:
             return
-        batch = [b for b in map(self._item, {**self._rows, **self._texts}) if b is not None]
-        self._rows, self._texts = {}, {}
         self._seen.update(((i.row.doc_id, i.row.text_digest), i.row) for i in batch)
         self.deliver(batch)
         self._show(batch)
@@ -166,7 +173,7 @@ class DualIndex:
         return self._stores.inner.rows()
 
     def fresh(self) -> Index:
-        return self._stores.inner.fresh()
+        raise Unsupported(_ONE)
 
 
 class DualTexts:
@@ -188,7 +195,7 @@ class DualTexts:
         """Nothing: a document is deleted from both stores at once, by the index's side."""
 
     def fresh(self) -> Cache:
-        return self._inner.fresh()
+        raise Unsupported(_ONE)
 
 
 @contextmanager

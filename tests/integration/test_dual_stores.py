@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 
 from testbed.core import digest
-from testbed.core.errors import Unavailable
+from testbed.core.errors import Unavailable, Unsupported
 from testbed.core.ports import Row
+from testbed.core.types import Key
 from testbed.faults.network import through, upstream_of
 from testbed.faults.proxy import Disturbance, Proxy
 from testbed.run import services
+from testbed.stacks.dual import DualIndex, DualStores, DualTexts
 from testbed.stores.catalogue import build as new_store
 from testbed.stores.dual import At, DualWriter, Item, item, undisturbed
 from testbed.stores.dual_recoverable import RecoverableWriter, Replaced
@@ -283,3 +285,25 @@ def test_texts_and_ids_of_any_characters_survive(opened: Any) -> None:
     writer.write(odd)
     assert writer.wrong() == () and [writer.text(i.text.doc_id) for i in odd] == [i.text for i in odd]
     assert opened().index.rows() == writer.index.rows()
+
+
+def test_a_look_between_the_two_halves_of_a_write_loses_neither(url: str, namespace: str, tmp_path: Path) -> None:
+    """A fix may list the index after the pipeline has put a vector there, and before its text."""
+    stores = DualStores(new_store("exact"), url, namespace, tmp_path / "index", "naive")
+    index, texts = DualIndex(stores), DualTexts(stores, None)  # type: ignore[arg-type]
+    try:
+        (old,) = batch(range(1), 1)
+        index.upsert([old.row])
+        assert index.rows() == {}  # half a document is none
+        texts.put(Key.of(doc="d000"), {"text": old.text.text, "version": 1, "refs": []})
+        assert list(index.rows()) == ["d000"] and texts.get(Key.of(doc="d000"))["text"] == old.text.text
+        (new,) = batch(range(1), 2)
+        index.upsert([new.row])
+        index.rows()
+        texts.put(Key.of(doc="d000"), {"text": new.text.text, "version": 2, "refs": []})
+        assert texts.get(Key.of(doc="d000")) == {"text": new.text.text, "version": 2, "refs": []}
+        assert index.rows()["d000"].text_digest == new.row.text_digest
+        with pytest.raises(Unsupported, match="leave the writer out"):
+            index.fresh()
+    finally:
+        stores.close()
