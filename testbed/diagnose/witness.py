@@ -104,7 +104,7 @@ class Case:
         try:
             script, minimal = least.find(max_replays)
         except BrokenContract as error:
-            why = "; ".join(self.notes) or "the stack under test is not deterministic"
+            why = "; ".join(self.notes) or least.refused or "the stack under test is not deterministic"
             raise BrokenContract(f"violation {number}: {error}; {why}") from error
         witness, evidence = least.seen(script)
         assert witness is not None
@@ -169,6 +169,7 @@ class _Least:
         self._invariant, self._witness = invariant, witness
         self._player = player
         self._before = player.played
+        self.refused = ""  # why the stack could not play the last of the scripts that it could not play
 
     @property
     def replays(self) -> int:
@@ -199,14 +200,19 @@ class _Least:
 
     def _shows(self, docs: frozenset[str] | None) -> Callable[[tuple[int, ...]], bool]:
         def shows(kept: tuple[int, ...]) -> bool:
-            return self.seen(replay.script_of(self._plan, self._arm, set(kept), docs))[0] is not None
+            try:
+                return self.seen(replay.script_of(self._plan, self._arm, set(kept), docs))[0] is not None
+            except InvalidInput as error:  # too little for the stack to run at all, such as a model without its adapter
+                self.refused = f"the stack cannot play it: {error}"
+                return False
 
         return shows
 
     def _documents(self, kept: tuple[int, ...], max_replays: int) -> frozenset[str] | None:
-        """Ids of a few documents to load; None for all of them, when no few will do.
+        """Ids of a few documents to load; None for all of them, when none can be left out.
 
-        Those that the asks are about, so that the answers are what they were; else the fewest of those touched.
+        Those that the asks are about, so that the answers are what they were; else the fewest of those touched; else
+        the fewest of all: where positions count, documents matter that nobody asked for.
         """
         evidence = self._player.play(replay.script_of(self._plan, self._arm, set(kept)))
         about = frozenset(replay.with_references(self._plan, _about(evidence)))
@@ -214,11 +220,11 @@ class _Least:
             return about
         near = sorted(about | _touched(evidence))
         if not self._shows(frozenset(near))(kept):
-            return None
+            near = [doc.id for doc in self._plan.corpus.docs]
         found = fewest(
             range(len(near)), lambda some: self._shows(frozenset(near[i] for i in some))(kept), max_replays=max_replays
         )
-        return frozenset(near[i] for i in found.ops)
+        return None if len(found.ops) == len(self._plan.corpus.docs) else frozenset(near[i] for i in found.ops)
 
 
 def _about(evidence: Evidence) -> set[str]:

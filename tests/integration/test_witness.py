@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from testbed import cli
-from testbed.core.errors import InvalidInput
+from testbed.core.errors import BrokenContract, InvalidInput
 from testbed.core.history import History
 from testbed.diagnose.summary import Summarize
 from testbed.diagnose.witness import MAX_OPS, Case, Shown
@@ -88,6 +88,39 @@ def test_every_violation_is_shown_by_few_operations(scenario: str, variant: str,
             shown = case.shown(number, player)
             assert len(shown.script.ops) <= MAX_OPS, (scenario, variant, number)
             assert shown.minimal and len(shown.story) <= 6
+
+
+@pytest.mark.parametrize(("scenario", "most_docs"), [("positional-ids", 4), ("batch-shift", 4)])
+def test_where_positions_count_few_documents_are_enough_all_the_same(
+    scenario: str, most_docs: int, tmp_path: Path
+) -> None:
+    """What moves them are documents that nobody asked for and no search came near."""
+    with Player() as player:
+        shown = Case(recorded(tmp_path, scenario)).shown(1, player)
+    load = next(op.item for op in shown.script.ops if isinstance(op.item, tuple))
+    assert 1 <= len(load) <= most_docs < shown.of_docs and shown.minimal
+
+
+def test_documents_without_which_the_stack_cannot_run_are_kept(tmp_path: Path) -> None:
+    """A question to a model with an adapter is refused where the adapter was not loaded; no ask is about it."""
+    pytest.importorskip("transformers", reason="the runner extra is not installed")
+    with Player() as player:
+        shown = Case(recorded(tmp_path, "prefix-leak", "salt-is-adapter", queries=10)).shown(1, player)
+    load = next(op.item for op in shown.script.ops if isinstance(op.item, tuple))
+    assert "adapter" in {doc.kind for doc in load} and len(load) < shown.of_docs
+    assert len(shown.script.ops) <= MAX_OPS
+
+
+def test_why_the_stack_cannot_play_any_of_it_is_told(least: Shown, leak: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Player, script: object) -> None:
+        self.played += 1
+        raise InvalidInput("no such layer")
+
+    monkeypatch.setattr(Player, "play", refuse)
+    case = Case(leak)
+    case.notes = ()
+    with Player() as player, pytest.raises(BrokenContract, match="the stack cannot play it: no such layer"):
+        case.shown(1, player)
 
 
 def places(names: list[str], name: str) -> list[int]:
