@@ -2,12 +2,12 @@
 
     python scripts/witnesses.py                          # the first variant of each scenario, 60 questions
     python scripts/witnesses.py --variants all --queries 120
-    python scripts/witnesses.py tenant-leak version-skew/encoder --every all
+    python scripts/witnesses.py tenant-leak version-skew/tokenizer --every all
 
 Plays the clean and the faulty arm, takes the first violation of every invariant that the faulty arm breaks (--every
-all: each one), shrinks it, plays the witness once more on a server of its own, and runs the stand-alone file in an
-empty folder with nothing but the package. Exit code 1 where a witness has more than MAX_OPS operations, is not
-minimal, does not replay, or its file does not exit 1 with the violated invariant.
+ends: the first and the last, all: each one), shrinks it, plays the witness once more on a server of its own, and runs
+the stand-alone file of the first in an empty folder with nothing but the package. Exit code 1 where a witness has more
+than MAX_OPS operations, is not minimal, does not replay, or its file does not exit 1 with the violated invariant.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ from testbed.run.settings import Settings
 
 PACKAGE = Path(replay.__file__).parents[1]
 ALONE_S = 300
-HEAD = ("scenario", "invariant", "violation", "ops", "witness", "documents", "replays", "file exits", "s")
+HEAD = (
+    "scenario", "invariant", "variants", "violations", "ops to the read", "ops of the witness", "documents", "replays",
+    "file exits 1", "s",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="SCENARIO[/VARIANT]", help="only these; all scenarios by default")
     parser.add_argument("--variants", choices=("first", "all"), default="first")
-    parser.add_argument("--every", choices=("first", "all"), default="first", help="violations of each invariant")
+    parser.add_argument("--every", choices=("first", "ends", "all"), default="first", help="of each invariant")
     parser.add_argument("--queries", type=int, default=60)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--out", type=Path, help="a Markdown table, written anew after every variant")
@@ -77,14 +80,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows: list[Row] = []
     for scenario, variant in chosen(asked.names, every_variant=asked.variants == "all"):
         settings = Settings(scenario, variant, queries=asked.queries, seed=asked.seed, arms=("clean", "faulty"))
-        for row in rows_of(settings, every=asked.every == "all"):
+        for row in rows_of(settings, asked.every):
             rows.append(row)
             print(line(row), flush=True)
         if asked.out is not None:
-            asked.out.write_text(table(rows), encoding="utf-8")
-    wrong = [row for row in rows if row.why]
-    print(f"{len(rows) - len(wrong)} of {len(rows)} as they should be", *map(line, wrong), sep="\n")
-    return 1 if wrong else 0
+            asked.out.write_text(f"{table(rows)}\n{closing(rows)}\n", encoding="utf-8")
+    print(closing(rows))
+    return 1 if any(row.why for row in rows) else 0
 
 
 def chosen(names: Sequence[str], *, every_variant: bool) -> list[tuple[str, str]]:
@@ -99,15 +101,17 @@ def chosen(names: Sequence[str], *, every_variant: bool) -> list[tuple[str, str]
     return out
 
 
-def rows_of(settings: Settings, *, every: bool = False) -> Iterator[Row]:
-    """A row a violation: of each invariant the first, or all; the file is written and run for the first."""
+def rows_of(settings: Settings, every: str = "first") -> Iterator[Row]:
+    """A row a violation: of each invariant the first, the first and the last, or all; files are run of the first."""
     with tempfile.TemporaryDirectory() as results, Player() as player:
         case = Case(run_scenario(replace(settings, results_dir=Path(results)), Summarize()))
         names = [v.invariant for v in case.violations]
         first = [names.index(name) + 1 for name in dict.fromkeys(names)]
+        last = [number + names.count(names[number - 1]) - 1 for number in first]  # those of one stand together
+        wanted = {"first": first, "ends": [*first, *last], "all": range(1, len(names) + 1)}[every]
         if not names:
             yield Row(settings.scenario, settings.variant, "violates nothing")
-        for number in range(1, len(names) + 1) if every else first:
+        for number in sorted(set(wanted)):
             yield row_of(settings, case, number, player, alone=number in first)
 
 
@@ -126,7 +130,8 @@ def row_of(settings: Settings, case: Case, number: int, player: Player, *, alone
     try:
         shown = case.shown(number, player)
     except HarnessError as error:
-        return replace(row, seconds=time.perf_counter() - started, why=" ".join(str(error).split()))
+        why, exits = " ".join(str(error).split()), "no file" if alone else ""
+        return replace(row, seconds=time.perf_counter() - started, exits=exits, why=why)
     row = replace(
         row,
         seconds=time.perf_counter() - started,  # of finding it alone: what `testbed shrink` takes
@@ -184,27 +189,67 @@ def wrong_with(row: Row, shown: Shown) -> str:
     return "" if row.exits in ("", "1") else f"file: {row.exits}"
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """As in ``HEAD``."""
+def line(row: Row) -> str:
+    """What the terminal shows of one violation."""
     name = f"{row.scenario} / {row.variant}"
     if not row.number:
-        return (name, row.invariant, *("" for _ in HEAD[2:]))
-    if not row.ops:
-        return (name, row.invariant, f"{row.number} of {row.of}", str(row.ops_before), "none", "", "no", "", "")
-    counts = (f"{row.number} of {row.of}", str(row.ops_before), str(row.ops), str(row.docs))
-    return (name, row.invariant, *counts, "yes" if row.again else "no", row.exits[:1], f"{row.seconds:.1f}")
-
-
-def line(row: Row) -> str:
-    return "  ".join(cell for cell in (*cells(row), row.why) if cell)
+        return f"{name}  {row.invariant}"
+    found = f"{row.ops} ops, {row.docs} documents" if row.ops else "no witness"
+    replayed = f"replays: {'yes' if row.again else 'no'}" + f", file exits: {row.exits[:7]}" * bool(row.exits)
+    of = f"violation {row.number} of {row.of}, {row.ops_before} ops"
+    return f"{name}  {row.invariant}  {of} -> {found}, {replayed}, {row.seconds:.1f} s" + f": {row.why}" * bool(row.why)
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Markdown; what is not as it should be is said below."""
-    lines = [HEAD, tuple("---" for _ in HEAD), *map(cells, rows)]
-    wrong = [f"- {row.scenario} / {row.variant}, {row.invariant} {row.number}: {row.why}" for row in rows if row.why]
-    said = ["", *wrong] if wrong else []
-    return "\n".join([*(f"| {' | '.join(found)} |" for found in lines), *said]) + "\n"
+    """Markdown, a row for each invariant of a scenario; the most of what its variants needed."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.scenario, row.invariant), []).append(row)
+    lines = [HEAD, tuple("---" for _ in HEAD)]
+    for (scenario, invariant), found in sorted(groups.items()):
+        lines.append((scenario, invariant, str(len({row.variant for row in found})), *_most(found)))
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _most(found: Sequence[Row]) -> tuple[str, ...]:
+    if not found[0].number:
+        return tuple("" for _ in HEAD[3:])
+    least, most = min(row.ops_before for row in found), max(row.ops_before for row in found)
+    files = [row for row in found if row.exits]
+    return (
+        str(len(found)),
+        str(most) if least == most else f"{least} to {most}",
+        str(max(row.ops for row in found)) if all(row.ops for row in found) else "none",
+        str(max(row.docs for row in found)),
+        _share([row.again for row in found]),
+        _share([row.exits == "1" for row in files]),
+        f"{max(row.seconds for row in found):.1f}",
+    )
+
+
+def _share(is_so: Sequence[bool]) -> str:
+    if not is_so:
+        return ""
+    return "yes" if all(is_so) else f"{sum(is_so)} of {len(is_so)}"
+
+
+def closing(rows: Sequence[Row]) -> str:
+    """How many are as they should be, what is not, and which variants break less than they promise at this length."""
+    found = [row for row in rows if row.number]
+    wrong = [row for row in found if row.why]
+    said = [f"{len(found) - len(wrong)} of {len(found)} violations have a witness of at most {MAX_OPS} operations"]
+    said += [f"- {line(row)}" for row in wrong]
+    for scenario, variant in dict.fromkeys((row.scenario, row.variant) for row in rows):
+        seen = {row.invariant for row in found if (row.scenario, row.variant) == (scenario, variant)}
+        if unseen := [name for name in promised(scenario, variant) if name not in seen]:
+            said.append(f"- {scenario} / {variant} takes more questions to break {' and '.join(unseen)}")
+    return "\n".join(said)
+
+
+def promised(scenario: str, variant: str) -> tuple[str, ...]:
+    """Invariants that the fault breaks in a full run."""
+    found = scenarios.load(scenario).variant(variant)
+    return () if found is None else found.expect.violates
 
 
 if __name__ == "__main__":
