@@ -186,10 +186,12 @@ class _Least:
         start = next((kept for kept in likely if self._shows(None)(kept)), None)
         if start is None:
             start = shrink(rows, self._witness, self._shows(None), max_replays=max_replays).ops
-        shows = self._shows(self._documents(start, max_replays))
+        some = self._documents(start, None, max_replays)
+        shows = self._shows(some)
         least = fewest(start[len(load) :], lambda kept: shows((*load, *kept)), max_replays=max_replays)
         kept = (*load, *least.ops)
-        return replay.script_of(self._plan, self._arm, set(kept), self._documents(kept, max_replays)), least.minimal
+        fewer = self._documents(kept, some, max_replays)
+        return replay.script_of(self._plan, self._arm, set(kept), fewer), least.minimal
 
     def seen(self, script: Script) -> tuple[Witness | None, Evidence]:
         """The violation as a replay shows it, None when it does not."""
@@ -208,19 +210,22 @@ class _Least:
 
         return shows
 
-    def _documents(self, kept: tuple[int, ...], max_replays: int) -> frozenset[str] | None:
+    def _documents(
+        self, kept: tuple[int, ...], known: frozenset[str] | None, max_replays: int
+    ) -> frozenset[str] | None:
         """Ids of a few documents to load; None for all of them, when none can be left out.
 
         Those that the asks are about, so that the answers are what they were; else the fewest of those touched; else
-        the fewest of all: where positions count, documents matter that nobody asked for.
+        the fewest of those ``known`` to show it: where positions count, documents matter that nobody asked for, and
+        few ops that show it over few documents need not show it over all.
         """
-        evidence = self._player.play(replay.script_of(self._plan, self._arm, set(kept)))
+        evidence = self._player.play(replay.script_of(self._plan, self._arm, set(kept), known))
         about = frozenset(replay.with_references(self._plan, _about(evidence)))
         if about and self._shows(about)(kept):
             return about
         near = sorted(about | _touched(evidence))
         if not self._shows(frozenset(near))(kept):
-            near = [doc.id for doc in self._plan.corpus.docs]
+            near = [doc.id for doc in self._plan.corpus.docs if known is None or doc.id in known]
         found = fewest(
             range(len(near)), lambda some: self._shows(frozenset(near[i] for i in some))(kept), max_replays=max_replays
         )

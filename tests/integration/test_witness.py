@@ -13,7 +13,7 @@ from testbed import cli
 from testbed.core.errors import BrokenContract, InvalidInput
 from testbed.core.history import History
 from testbed.diagnose.summary import Summarize
-from testbed.diagnose.witness import MAX_OPS, Case, Shown
+from testbed.diagnose.witness import MAX_OPS, Case, Shown, invariant_named
 from testbed.record import shrunk
 from testbed.record.folder import RunReader
 from testbed.report import witness as printed
@@ -99,6 +99,19 @@ def test_where_positions_count_few_documents_are_enough_all_the_same(
         shown = Case(recorded(tmp_path, scenario)).shown(1, player)
     load = next(op.item for op in shown.script.ops if isinstance(op.item, tuple))
     assert 1 <= len(load) <= most_docs < shown.of_docs and shown.minimal
+
+
+def test_few_operations_over_few_documents_need_not_show_it_over_all(tmp_path: Path) -> None:
+    """Violation 28 is shown by three operations over three documents; the same three over all 632 show nothing."""
+    with Player() as player:
+        case = Case(recorded(tmp_path, "positional-ids", queries=60))
+        shown = case.shown(28, player)
+        plan, arm = replay.reopened(RunReader(next((tmp_path / "positional-ids").glob("2*"))).manifest, "faulty")
+        kept = {op.index for op in shown.script.ops}
+        over_all = History(player.play(replay.script_of(plan, arm, kept)))
+    at = (shown.witness.ops[-1], shown.witness.layer)
+    assert at not in [(w.ops[-1], w.layer) for w in invariant_named(shown.invariant).witnesses(over_all)]
+    assert len(kept) <= MAX_OPS and shown.minimal
 
 
 def test_documents_without_which_the_stack_cannot_run_are_kept(tmp_path: Path) -> None:
