@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -11,9 +11,9 @@ from testbed.core.errors import BrokenContract, InvalidInput
 from testbed.core.evidence import Evidence
 from testbed.core.history import History
 from testbed.core.scenario import Arm
-from testbed.core.types import Verdict, Witness
+from testbed.core.types import Doc, Verdict, Witness
 from testbed.diagnose.judge import INVARIANTS
-from testbed.diagnose.shrink import fewest, guesses, shrink
+from testbed.diagnose.shrink import Shrunk, fewest, guesses, shrink
 from testbed.diagnose.story import told
 from testbed.record.folder import RunReader
 from testbed.run import plan as planning
@@ -187,11 +187,12 @@ class _Least:
         if start is None:
             start = shrink(rows, self._witness, self._shows(None), max_replays=max_replays).ops
         some = self._documents(start, None, max_replays)
-        shows = self._shows(some)
-        least = fewest(start[len(load) :], lambda kept: shows((*load, *kept)), max_replays=max_replays)
-        kept = (*load, *least.ops)
-        fewer = self._documents(kept, some, max_replays)
-        return replay.script_of(self._plan, self._arm, set(kept), fewer), least.minimal
+        least = self._operations(len(load), start, some, max_replays)
+        fewer = self._documents(least.ops, some, max_replays)
+        while (both := self._without_a_change(least.ops, fewer)) is not None:
+            kept, fewer = both
+            least = self._operations(len(load), kept, fewer, max_replays)
+        return replay.script_of(self._plan, self._arm, set(least.ops), fewer), least.minimal
 
     def seen(self, script: Script) -> tuple[Witness | None, Evidence]:
         """The violation as a replay shows it, None when it does not."""
@@ -209,6 +210,27 @@ class _Least:
                 return False
 
         return shows
+
+    def _operations(self, n_load: int, kept: tuple[int, ...], docs: frozenset[str] | None, max_replays: int) -> Shrunk:
+        """The fewest of these ops that show it over these documents; the load is kept."""
+        load, shows = kept[:n_load], self._shows(docs)
+        least = fewest(kept[n_load:], lambda some: shows((*load, *some)), max_replays=max_replays)
+        return replace(least, ops=(*load, *least.ops))
+
+    def _without_a_change(
+        self, kept: tuple[int, ...], docs: frozenset[str] | None
+    ) -> tuple[tuple[int, ...], frozenset[str]] | None:
+        """Without a change and the document that it changes, both at once; None where neither can go.
+
+        A document that is loaded and not deleted takes the place of the one that shows it: then its deletion cannot be
+        left out alone.
+        """
+        for op in self._plan.ops:
+            if docs and op.index in kept and isinstance(op.item, Doc) and op.item.id in docs:
+                rest, fewer = tuple(i for i in kept if i != op.index), docs - {op.item.id}
+                if self._shows(fewer)(rest):
+                    return rest, fewer
+        return None
 
     def _documents(
         self, kept: tuple[int, ...], known: frozenset[str] | None, max_replays: int

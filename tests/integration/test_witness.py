@@ -114,6 +114,14 @@ def test_few_operations_over_few_documents_need_not_show_it_over_all(tmp_path: P
     assert len(kept) <= MAX_OPS and shown.minimal
 
 
+def test_a_change_goes_with_its_document_where_neither_can_go_alone(tmp_path: Path) -> None:
+    """Loaded and not deleted, other pages are nearer than the deleted one that was found: they took five ops more."""
+    with Player() as player:
+        shown = Case(recorded(tmp_path, "deleted-comes-back", "same-text", queries=60)).shown(1, player)
+    assert [op.do for op in shown.script.ops] == ["load", "upsert", "delete", "ask"]
+    assert shown.minimal
+
+
 def test_documents_without_which_the_stack_cannot_run_are_kept(tmp_path: Path) -> None:
     """A question to a model with an adapter is refused where the adapter was not loaded; no ask is about it."""
     pytest.importorskip("transformers", reason="the runner extra is not installed")
