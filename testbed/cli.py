@@ -160,14 +160,22 @@ def shrink(
     results: ResultsDir = "results",
     as_json: Json = False,
 ) -> int:
-    """The fewest operations of a run that still show a violation, found by replaying them."""
+    """The fewest operations of a run that still show a violation, found by replaying them; its page tells them too."""
     from testbed.record.runs import find
     from testbed.report.progress import Progress
-    from testbed.report.witness import print_shown, shown
+    from testbed.report.witness import keep, print_shown, shown
 
+    folder = find(Path(results), run)
     with Progress(Console(stderr=True)) as progress:
-        found = shown(find(Path(results), run), violation, progress)
-    return print_shown(found, out(), as_json=as_json)
+        found = shown(folder, violation, progress)
+    code = print_shown(found, out(), as_json=as_json)
+    try:
+        keep(folder, found)
+    except HarnessError as error:  # somebody else's run may lie where nothing can be written: it was told all the same
+        _say(f"not left for the page: {error}", error.exit_code)
+    else:
+        write_page(folder)
+    return code
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -11,9 +11,9 @@ from testbed.core.errors import BrokenContract, InvalidInput
 from testbed.core.evidence import Evidence
 from testbed.core.history import History
 from testbed.core.scenario import Arm
-from testbed.core.types import Verdict, Witness
+from testbed.core.types import Doc, Verdict, Witness
 from testbed.diagnose.judge import INVARIANTS
-from testbed.diagnose.shrink import fewest, guesses, shrink
+from testbed.diagnose.shrink import Shrunk, fewest, guesses, shrink
 from testbed.diagnose.story import told
 from testbed.record.folder import RunReader
 from testbed.run import plan as planning
@@ -104,7 +104,7 @@ class Case:
         try:
             script, minimal = least.find(max_replays)
         except BrokenContract as error:
-            why = "; ".join(self.notes) or "the stack under test is not deterministic"
+            why = "; ".join(self.notes) or least.refused or "the stack under test is not deterministic"
             raise BrokenContract(f"violation {number}: {error}; {why}") from error
         witness, evidence = least.seen(script)
         assert witness is not None
@@ -169,6 +169,7 @@ class _Least:
         self._invariant, self._witness = invariant, witness
         self._player = player
         self._before = player.played
+        self.refused = ""  # why the stack could not play the last of the scripts that it could not play
 
     @property
     def replays(self) -> int:
@@ -185,10 +186,13 @@ class _Least:
         start = next((kept for kept in likely if self._shows(None)(kept)), None)
         if start is None:
             start = shrink(rows, self._witness, self._shows(None), max_replays=max_replays).ops
-        shows = self._shows(self._documents(start, max_replays))
-        least = fewest(start[len(load) :], lambda kept: shows((*load, *kept)), max_replays=max_replays)
-        kept = (*load, *least.ops)
-        return replay.script_of(self._plan, self._arm, set(kept), self._documents(kept, max_replays)), least.minimal
+        some = self._documents(start, None, max_replays)
+        least = self._operations(len(load), start, some, max_replays)
+        fewer = self._documents(least.ops, some, max_replays)
+        while (both := self._without_a_change(least.ops, fewer)) is not None:
+            kept, fewer = both
+            least = self._operations(len(load), kept, fewer, max_replays)
+        return replay.script_of(self._plan, self._arm, set(least.ops), fewer), least.minimal
 
     def seen(self, script: Script) -> tuple[Witness | None, Evidence]:
         """The violation as a replay shows it, None when it does not."""
@@ -199,26 +203,55 @@ class _Least:
 
     def _shows(self, docs: frozenset[str] | None) -> Callable[[tuple[int, ...]], bool]:
         def shows(kept: tuple[int, ...]) -> bool:
-            return self.seen(replay.script_of(self._plan, self._arm, set(kept), docs))[0] is not None
+            try:
+                return self.seen(replay.script_of(self._plan, self._arm, set(kept), docs))[0] is not None
+            except InvalidInput as error:  # too little for the stack to run at all, such as a model without its adapter
+                self.refused = f"the stack cannot play it: {error}"
+                return False
 
         return shows
 
-    def _documents(self, kept: tuple[int, ...], max_replays: int) -> frozenset[str] | None:
-        """Ids of a few documents to load; None for all of them, when no few will do.
+    def _operations(self, n_load: int, kept: tuple[int, ...], docs: frozenset[str] | None, max_replays: int) -> Shrunk:
+        """The fewest of these ops that show it over these documents; the load is kept."""
+        load, shows = kept[:n_load], self._shows(docs)
+        least = fewest(kept[n_load:], lambda some: shows((*load, *some)), max_replays=max_replays)
+        return replace(least, ops=(*load, *least.ops))
 
-        Those that the asks are about, so that the answers are what they were; else the fewest of those touched.
+    def _without_a_change(
+        self, kept: tuple[int, ...], docs: frozenset[str] | None
+    ) -> tuple[tuple[int, ...], frozenset[str]] | None:
+        """Without a change and the document that it changes, both at once; None where neither can go.
+
+        A document that is loaded and not deleted takes the place of the one that shows it: then its deletion cannot be
+        left out alone.
         """
-        evidence = self._player.play(replay.script_of(self._plan, self._arm, set(kept)))
+        for op in self._plan.ops:
+            if docs and op.index in kept and isinstance(op.item, Doc) and op.item.id in docs:
+                rest, fewer = tuple(i for i in kept if i != op.index), docs - {op.item.id}
+                if self._shows(fewer)(rest):
+                    return rest, fewer
+        return None
+
+    def _documents(
+        self, kept: tuple[int, ...], known: frozenset[str] | None, max_replays: int
+    ) -> frozenset[str] | None:
+        """Ids of a few documents to load; None for all of them, when none can be left out.
+
+        Those that the asks are about, so that the answers are what they were; else the fewest of those touched; else
+        the fewest of those ``known`` to show it: where positions count, documents matter that nobody asked for, and
+        few ops that show it over few documents need not show it over all.
+        """
+        evidence = self._player.play(replay.script_of(self._plan, self._arm, set(kept), known))
         about = frozenset(replay.with_references(self._plan, _about(evidence)))
         if about and self._shows(about)(kept):
             return about
         near = sorted(about | _touched(evidence))
         if not self._shows(frozenset(near))(kept):
-            return None
+            near = [doc.id for doc in self._plan.corpus.docs if known is None or doc.id in known]
         found = fewest(
             range(len(near)), lambda some: self._shows(frozenset(near[i] for i in some))(kept), max_replays=max_replays
         )
-        return frozenset(near[i] for i in found.ops)
+        return None if len(found.ops) == len(self._plan.corpus.docs) else frozenset(near[i] for i in found.ops)
 
 
 def _about(evidence: Evidence) -> set[str]:

@@ -12,6 +12,7 @@
         scores.parquet          one row an arm and ask, one column a metric
         summary.json            what the report shows
         report.html             the same as a page, made from the rest at any time: no part of the run or its digest
+        shrunk/<number>.json    the least that shows a violation, where somebody looked for it: likewise
 
 It is built as ``<scenario>/.partial-.../`` and renamed once it is whole: a crash at any moment leaves a whole folder
 or one that no reader takes for whole.

@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 from testbed.core.errors import HarnessError
 from testbed.metrics.scores import LOWER_IS_BETTER
-from testbed.record import durable
+from testbed.record import durable, shrunk
 from testbed.record.compare import Change, Comparison, compare
 from testbed.record.folder import WHOLE, RunReader
 from testbed.record.runs import runs
-from testbed.report import arms, comparison, drawing, figures, pages, questions, verdict
+from testbed.report import arms, comparison, drawing, figures, pages, questions, verdict, witness
 from testbed.report.columns import Column
 
 NAME = "report.html"
@@ -22,6 +22,7 @@ INDEX = "index.html"
 # What of a manifest says when and where a run was made, not what it was: it stands in one place of the page.
 OF_THE_MOMENT = ("started", "finished", "argv", "host")
 LEFT_OUT = (*OF_THE_MOMENT, "files")  # the files' digests hold those of the timings
+TOLD = 1  # the violation that the run itself tells is the first (``diagnose.witness.violations``)
 GROUPS = (
     ("clean+", "what a fix costs when nothing is wrong"),
     ("faulty+", "the same fault with a fix"),
@@ -40,6 +41,18 @@ class ArmRow(NamedTuple):
 class ArmGroup(NamedTuple):
     title: str
     rows: tuple[ArmRow, ...]
+
+
+class Short(NamedTuple):
+    """A violation by the least that shows it, found by replay. ``steps``: (op, what was done), before ``ending``."""
+
+    number: int
+    of: int
+    invariant: str
+    steps: tuple[tuple[str, str], ...]
+    ending: str
+    counted: str
+    since: str
 
 
 class Entry(NamedTuple):
@@ -69,6 +82,7 @@ def report(reader: RunReader, *, most: int = questions.MOST) -> bytes:
     shares, ticks = drawing.whiskers(figures.blame(summary))
     parts, part_ticks = drawing.whiskers(figures.shapley(summary), (summary.get("shapley") or {}).get("drop") or 1.0)
     points = figures.plane(summary)
+    shorts = {found["violation"]: _short(found) for found in shrunk.kept(reader)}
     return pages.render(
         "report.html",
         summary=summary,
@@ -95,6 +109,8 @@ def report(reader: RunReader, *, most: int = questions.MOST) -> bytes:
         plane=drawing.plane(points),
         hits_lost={f["fix"]: verdict.hits_lost(summary, f"faulty+{f['fix']}") for f in summary["fixes"]},
         story=_story(summary, sample),
+        short=shorts.get(TOLD),
+        other_shorts=[found for number, found in shorts.items() if number != TOLD],
         sample=sample,
         layer_name=verdict.layer_name,
         manifest={k: v for k, v in reader.manifest.items() if k not in LEFT_OUT},
@@ -168,6 +184,19 @@ def _story(summary: Mapping[str, Any], sample: questions.Sample) -> Mapping[str,
         return None
     by_op = {row.op: row for row in sample.rows}
     return {**summary["witness"], "steps": [(op, by_op.get(op)) for op in summary["witness"]["ops"]]}
+
+
+def _short(found: Mapping[str, Any]) -> Short:
+    steps = tuple(_step(line) for line in found["story"][:-1])
+    ending = found["story"][-1]
+    of = (found["violation"], found["violations"], found["invariant"])
+    return Short(*of, steps, ending, witness.counted(found), witness.since(found))
+
+
+def _step(line: str) -> tuple[str, str]:
+    """``op 4: tenant a asked ...`` in its two parts; ``ops 4 to 9`` likewise."""
+    at, colon, done = line.partition(": ")
+    return (at, done) if colon and at.startswith("op") else ("", line)
 
 
 def _most(changes: Sequence[Change]) -> Change | None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from testbed.diagnose.witness import Case, Shown
+from testbed.record import shrunk
+from testbed.record.folder import RunReader
 from testbed.report.catalogue import print_json
 from testbed.run.arms import Progress
 from testbed.run.replay import Player
@@ -25,6 +29,11 @@ def shown(folder: Path, number: int, progress: Progress = lambda what, done, of:
         return case.shown(number, player)
 
 
+def keep(folder: Path, shown: Shown) -> Path:
+    """Leave what was found in the run's folder, where its page looks for it."""
+    return shrunk.keep(RunReader(folder), to_json(shown))
+
+
 def print_shown(shown: Shown, console: Console, *, as_json: bool) -> int:
     """Print the story of a violation that was found again by replay."""
     if as_json:
@@ -35,13 +44,23 @@ def print_shown(shown: Shown, console: Console, *, as_json: bool) -> int:
     )
     for line in lines(shown.story, console.width):
         console.print(Text(line), soft_wrap=True)
-    docs = sum(len(op.item) for op in shown.script.ops if isinstance(op.item, tuple))
-    said = f"{len(shown.script.ops)} of {shown.of_ops} operations and {docs} of {shown.of_docs} documents show it"
-    least = "none of the operations can be left out" if shown.minimal else "perhaps not the fewest"
-    _aside("replayed", f"{said}; {least} ({shown.replays} replays)", console)
+    found = to_json(shown)
+    _aside("replayed", counted(found), console)
     if shown.notes:
-        _aside("note", f"since the run was recorded: {'; '.join(shown.notes)}", console)
+        _aside("note", since(found), console)
     return 0
+
+
+def counted(found: Mapping[str, Any]) -> str:
+    """How little shows it, of how much; ``found`` as ``to_json`` gives it."""
+    ops, docs = (f"{len(found[name])} of {found[f'of_{name}']}" for name in ("ops", "docs"))
+    least = "none of the operations can be left out" if found["minimal"] else "perhaps not the fewest"
+    return f"{ops} operations and {docs} documents show it; {least} ({found['replays']} replays)"
+
+
+def since(found: Mapping[str, Any]) -> str:
+    """What is no longer as it was; "" where all of it is."""
+    return f"since the run was recorded: {'; '.join(found['notes'])}" if found["notes"] else ""
 
 
 def _aside(name: str, text: str, console: Console) -> None:
@@ -60,8 +79,8 @@ def lines(story: tuple[str, ...], width: int) -> list[str]:
     return out + [line.rstrip() if not place else " " * INDENT + line.rstrip() for place, line in enumerate(wrapped)]
 
 
-def to_json(shown: Shown) -> dict[str, object]:
-    """Which operations, documents and story: what a page or a gate needs."""
+def to_json(shown: Shown) -> dict[str, Any]:
+    """Which operations, documents and story: what a page or a gate needs, as ``record/shrunk.py`` keeps it."""
     load = [doc.id for op in shown.script.ops if isinstance(op.item, tuple) for doc in op.item]
     return {
         "scenario": shown.scenario,
@@ -70,7 +89,9 @@ def to_json(shown: Shown) -> dict[str, object]:
         "violation": shown.number,
         "violations": shown.of,
         "ops": [op.index for op in shown.script.ops],
+        "of_ops": shown.of_ops,
         "docs": load,
+        "of_docs": shown.of_docs,
         "minimal": shown.minimal,
         "replays": shown.replays,
         "notes": list(shown.notes),

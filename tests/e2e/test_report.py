@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from testbed.record import shrunk
+from testbed.record.folder import RunReader
 from testbed.report import html
 from tests.e2e.browser import Browser, program
 from tests.e2e.command import ROOT, Outcome, call
 from tests.e2e.conftest import Play
+from tests.unit.record.recorded import SHRUNK
 from tests.unit.report.pages_of import record
 
 HOSTILE = "<script>document.title='owned'</script></script><img src=x onerror=alert(1)> \u202e\x00 " + "x" * 1_000_000
@@ -49,6 +52,8 @@ def pages(run: Outcome, home: Path) -> dict[str, Path]:
     folder = record(
         results, n=40, question=HOSTILE, answer=HOSTILE, tenant=HOSTILE[:60], summary={"about": HOSTILE[:200]}
     )
+    for number in (1, 2):  # one in place of the recorded witness, one folded below it
+        shrunk.keep(RunReader(folder), SHRUNK | {"violation": number, "story": [HOSTILE] * 3, "notes": [HOSTILE[:200]]})
     return {
         "run": run.folder / "report.html",
         "hostile": html.write_report(folder),

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from testbed.core.errors import InvalidInput
+from testbed import cli
+from testbed.core.errors import BrokenContract, InvalidInput
 from testbed.core.history import History
 from testbed.diagnose.summary import Summarize
-from testbed.diagnose.witness import MAX_OPS, Case, Shown
+from testbed.diagnose.witness import MAX_OPS, Case, Shown, invariant_named
+from testbed.record import shrunk
 from testbed.record.folder import RunReader
 from testbed.report import witness as printed
 from testbed.report.repro import source
@@ -22,6 +23,7 @@ from testbed.run import recall, replay, scenarios
 from testbed.run.execute import run_scenario
 from testbed.run.replay import Player
 from testbed.run.settings import Settings
+from tests.integration.test_witnesses_script import witnesses
 
 pytest.importorskip("torch", reason="the models extra is not installed")
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,6 +90,60 @@ def test_every_violation_is_shown_by_few_operations(scenario: str, variant: str,
             assert shown.minimal and len(shown.story) <= 6
 
 
+@pytest.mark.parametrize(("scenario", "most_docs"), [("positional-ids", 4), ("batch-shift", 4)])
+def test_where_positions_count_few_documents_are_enough_all_the_same(
+    scenario: str, most_docs: int, tmp_path: Path
+) -> None:
+    """What moves them are documents that nobody asked for and no search came near."""
+    with Player() as player:
+        shown = Case(recorded(tmp_path, scenario)).shown(1, player)
+    load = next(op.item for op in shown.script.ops if isinstance(op.item, tuple))
+    assert 1 <= len(load) <= most_docs < shown.of_docs and shown.minimal
+
+
+def test_few_operations_over_few_documents_need_not_show_it_over_all(tmp_path: Path) -> None:
+    """Violation 28 is shown by three operations over three documents; the same three over all 632 show nothing."""
+    with Player() as player:
+        case = Case(recorded(tmp_path, "positional-ids", queries=60))
+        shown = case.shown(28, player)
+        plan, arm = replay.reopened(RunReader(next((tmp_path / "positional-ids").glob("2*"))).manifest, "faulty")
+        kept = {op.index for op in shown.script.ops}
+        over_all = History(player.play(replay.script_of(plan, arm, kept)))
+    at = (shown.witness.ops[-1], shown.witness.layer)
+    assert at not in [(w.ops[-1], w.layer) for w in invariant_named(shown.invariant).witnesses(over_all)]
+    assert len(kept) <= MAX_OPS and shown.minimal
+
+
+def test_a_change_goes_with_its_document_where_neither_can_go_alone(tmp_path: Path) -> None:
+    """Loaded and not deleted, other pages are nearer than the deleted one that was found: they took five ops more."""
+    with Player() as player:
+        shown = Case(recorded(tmp_path, "deleted-comes-back", "same-text", queries=60)).shown(1, player)
+    assert [op.do for op in shown.script.ops] == ["load", "upsert", "delete", "ask"]
+    assert shown.minimal
+
+
+def test_documents_without_which_the_stack_cannot_run_are_kept(tmp_path: Path) -> None:
+    """A question to a model with an adapter is refused where the adapter was not loaded; no ask is about it."""
+    pytest.importorskip("transformers", reason="the runner extra is not installed")
+    with Player() as player:
+        shown = Case(recorded(tmp_path, "prefix-leak", "salt-is-adapter", queries=10)).shown(1, player)
+    load = next(op.item for op in shown.script.ops if isinstance(op.item, tuple))
+    assert "adapter" in {doc.kind for doc in load} and len(load) < shown.of_docs
+    assert len(shown.script.ops) <= MAX_OPS
+
+
+def test_why_the_stack_cannot_play_any_of_it_is_told(least: Shown, leak: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Player, script: object) -> None:
+        self.played += 1
+        raise InvalidInput("no such layer")
+
+    monkeypatch.setattr(Player, "play", refuse)
+    case = Case(leak)
+    case.notes = ()
+    with Player() as player, pytest.raises(BrokenContract, match="the stack cannot play it: no such layer"):
+        case.shown(1, player)
+
+
 def places(names: list[str], name: str) -> list[int]:
     """The first and the last of a kind, counted from 1."""
     first = names.index(name) + 1
@@ -117,27 +173,42 @@ def test_the_story_fits_in_six_lines_of_a_terminal(least: Shown) -> None:
         assert len(lines) <= 6 and max(map(len, lines)) <= width
 
 
-def run_alone(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """In an empty folder, the package found as an installed one is and nothing else of the checkout."""
-    (folder / "installed").mkdir(parents=True)
-    (folder / "installed" / "testbed").symlink_to(ROOT / "testbed")
-    (folder / "repro.py").write_text(text)
-    environment = {k: v for k, v in os.environ.items() if k not in ("SCENARIOS_DIR", "PYTHONPATH")}
-    start = "import runpy, sys; sys.path.insert(0, sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"
-    return subprocess.run(
-        [sys.executable, "-I", "-c", start, str(folder / "installed"), str(folder / "repro.py")],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-
-
 def test_the_stand_alone_file_exits_1_with_the_invariant_and_0_on_a_correct_stack(least: Shown, tmp_path: Path) -> None:
     text = source(least)
-    broken = run_alone(tmp_path / "broken", text)
+    broken = witnesses.run_alone(tmp_path / "broken", text)
     assert broken.returncode == 1, broken.stderr
     assert broken.stdout.startswith("no-cross-tenant is VIOLATED: op ")
     assert 'pip install "rag-testbed[models]' in text and str(ROOT) not in text
     mended = "\n".join(line for line in text.splitlines() if "KeyPartDropped(" not in line)
-    assert run_alone(tmp_path / "mended", mended).returncode == 0
+    assert witnesses.run_alone(tmp_path / "mended", mended).returncode == 0
+
+
+def test_what_shrink_finds_is_left_with_the_run_and_its_page_tells_it(
+    leak: Path, least: Shown, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "tenant-leak" / leak.name
+    shutil.copytree(leak, folder)
+    with pytest.raises(SystemExit, match=r"^0$"):
+        cli.main(["shrink", str(folder)])
+    printed_out = capsys.readouterr().out
+    assert f"{len(least.script.ops)} of {least.of_ops} operations" in " ".join(printed_out.split())
+    (found,) = shrunk.kept(RunReader(folder))
+    assert (found["ops"], tuple(found["story"])) == ([op.index for op in least.script.ops], least.story)
+    told = (folder / "report.html").read_text()
+    assert f"{len(least.script.ops)} of {least.of_ops} operations" in told
+    RunReader(folder).verify()
+
+
+def test_a_run_that_cannot_be_written_to_is_shrunk_and_told_all_the_same(
+    leak: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "tenant-leak" / leak.name
+    shutil.copytree(leak, folder)
+    (folder / "shrunk").write_text("a file where the folder should be")
+    with pytest.raises(SystemExit, match=r"^0$"):
+        cli.main(["shrink", str(folder)])
+    told = capsys.readouterr()
+    assert "operations" in told.out and "not left for the page" in told.err
 
 
 def test_a_fault_of_a_scenario_file_cannot_be_written_down(least: Shown) -> None:

@@ -39,6 +39,20 @@ SCORES = [
     {"arm": "clean", "op": 1, "query": "q1", "tenant": "a", "MRR@5": 1.0, "true": None},
     {"arm": "faulty", "op": 1, "query": "q1", "tenant": "a", "MRR@5": 0.5},
 ]
+# What `testbed shrink` has found of it.
+SHRUNK: dict[str, Any] = {
+    "invariant": "no-cross-tenant",
+    "violation": 1,
+    "violations": 12,
+    "ops": [0, 7, 18],
+    "of_ops": 61,
+    "docs": ["a-1", "b-1"],
+    "of_docs": 632,
+    "minimal": True,
+    "replays": 5,
+    "notes": [],
+    "story": ["op 0: 2 documents loaded: a-1, b-1", "op 7: tenant a asked", "op 18: tenant b was answered from a's"],
+}
 
 
 def start(results: Path, **changed: Any) -> RunWriter:

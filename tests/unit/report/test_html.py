@@ -12,9 +12,10 @@ import pytest
 
 from testbed import cli
 from testbed.core.errors import Incomparable, InvalidInput, Unavailable
+from testbed.record import shrunk
 from testbed.record.folder import RunReader
 from testbed.report import html, pages, questions
-from tests.unit.record.recorded import crash
+from tests.unit.record.recorded import SHRUNK, crash
 from tests.unit.report.pages_of import Parsed, is_leaked, record
 
 HOSTILE = {
@@ -58,7 +59,11 @@ def full_of(results: Path, text: str) -> bytes:
     changed: dict[str, Any] = {name: text for name in ("about", "dataset", "stack", "store", "violated")}
     changed |= {"witness": {"ops": [1], "layer": text, "story": text}, "anomalies": [text]}
     named = {"question": text, "answer": text, "tenant": text, "accept": (text,)}
-    return page_of(record(results, summary=changed, variant=text, argv=[text], **named))
+    folder = record(results, summary=changed, variant=text, argv=[text], **named)
+    for number in (1, 2):
+        told = {"invariant": text, "story": [text, f"op 7: {text}", text], "notes": [text]}
+        shrunk.keep(RunReader(folder), SHRUNK | told | {"violation": number})
+    return page_of(folder)
 
 
 @pytest.mark.parametrize("what", HOSTILE)
@@ -70,6 +75,31 @@ def test_whatever_the_data_holds_shows_as_text(tmp_path: Path, what: str) -> Non
     assert seen.text.count(" ".join(pages.visible(HOSTILE[what]).split())) >= 20
     assert not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]", found)
     assert not set("\u202e\u2066\u2069\u200f") & set(found.decode())
+
+
+def witness_of(page: bytes) -> str:
+    return Parsed(page.split(b'<section id="witness"')[1].split(b"</section>")[0]).text
+
+
+def test_a_violation_that_was_shrunk_is_told_by_the_least_that_shows_it(tmp_path: Path) -> None:
+    folder = record(tmp_path)
+    before = witness_of(page_of(folder))
+    assert "op 18: tenant b asked" in before and "testbed shrink" in before
+    shrunk.keep(RunReader(folder), SHRUNK)
+    after = witness_of(page_of(folder))
+    places = [after.index(part) for part in ("2 documents loaded: a-1, b-1", "tenant a asked", SHRUNK["story"][-1])]
+    assert places == sorted(places) and "testbed shrink" not in after
+    assert "3 of 61 operations and 2 of 632 documents show it; none of the operations can be left out" in after
+    assert "since the run was recorded" not in after
+
+
+def test_another_violation_that_was_shrunk_stands_below_the_one_that_the_run_tells(tmp_path: Path) -> None:
+    folder = record(tmp_path)
+    other = {"violation": 7, "story": ["op 3: edited", "op 9: stale"], "minimal": False, "notes": ["numpy was 1"]}
+    shrunk.keep(RunReader(folder), SHRUNK | other)
+    told = witness_of(page_of(folder))
+    assert told.index("op 18: tenant b asked") < told.index("Violation 7 of 12: no-cross-tenant") < told.index("stale")
+    assert "perhaps not the fewest" in told and "since the run was recorded: numpy was 1" in told
 
 
 def test_a_line_of_a_megabyte_is_cut_and_says_so(tmp_path: Path) -> None:
