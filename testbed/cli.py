@@ -394,7 +394,7 @@ def compile_report(
 @app.command()
 def sweep(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all by default.")] = None,
-    seeds: Annotated[str, typer.Option(help="Such as 1-10 or 1,2,5.")] = "1-5",
+    seeds: Annotated[str, typer.Option(help="Such as 1-10 or 1,2,5.")] = "1-3",
     levels: Annotated[str, typer.Option(help="Such as low,medium,0.03.")] = "high",
     variants: Annotated[str, typer.Option(help="first, all, or names with commas.")] = "first",
     queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "400",
@@ -446,20 +446,24 @@ def matrix(
 @app.command()
 def power(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all by default.")] = None,
-    seeds: Annotated[str, typer.Option(help="Such as 1-10 or 1,2,5.")] = "1-5",
+    seeds: Annotated[str, typer.Option(help="Such as 1-10 or 1,2,5.")] = "1-3",
     variants: Annotated[str, typer.Option(help="first, all, or names with commas.")] = "first",
     queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "400",
     clean: Annotated[int, typer.Option(min=1, help="How many clean runs are gated for false alarms.")] = 300,
     results: ResultsDir = "results",
     as_json: Json = False,
 ) -> int:
-    """How much pollution it takes until the gate notices, and how often it cries where there is none."""
+    """How much pollution it takes until the gate notices, and how often it cries where there is none.
+
+    Scenarios that take minutes a run are played when they are named.
+    """
     from testbed.report import power as report
     from testbed.report.progress import Progress
-    from testbed.run.cells import seeds_of, variants_of
+    from testbed.run.cells import MANY_QUESTIONS, SLOW, seeds_of, variants_of
     from testbed.run.knobs import queries_of
 
-    chosen, drawn, asked = variants_of(scenarios or [], variants, _note), seeds_of(seeds), queries_of(queries or "400")
+    chosen = variants_of(scenarios or [], variants, _note, (*SLOW, *MANY_QUESTIONS))
+    drawn, asked = seeds_of(seeds), queries_of(queries or "400")
     folder = Path(results or "results") / "sweeps"
     with Progress(Console(stderr=True)) as progress:
         found, alarm, lines = report.play(chosen, drawn, asked, clean, folder, progress)
