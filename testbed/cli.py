@@ -394,7 +394,7 @@ def compile_report(
 @app.command()
 def sweep(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all by default.")] = None,
-    seeds: Annotated[str, typer.Option(help="Such as 1-10 or 1,2,5.")] = "1-3",
+    seeds: Annotated[str, typer.Option(help="Such as 1-10 or 1,2,5.")] = "1-5",
     levels: Annotated[str, typer.Option(help="Such as low,medium,0.03.")] = "high",
     variants: Annotated[str, typer.Option(help="first, all, or names with commas.")] = "first",
     queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "400",
