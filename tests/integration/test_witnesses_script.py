@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.scripts import loaded
 
 pytest.importorskip("torch", reason="the models extra is not installed")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def loaded() -> Any:
-    spec = importlib.util.spec_from_file_location("witnesses", ROOT / "scripts" / "witnesses.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["witnesses"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-witnesses = loaded()
+witnesses = loaded("witnesses")
 SMALL = ["tenant-leak/answer-key", "--queries", "20", "--seed", "42"]
 
 

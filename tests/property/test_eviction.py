@@ -27,6 +27,7 @@ from testbed.caches.eviction import (
 )
 from testbed.core.types import Key
 from testbed.workloads import keystreams
+from tests.dict_cache import DictCache
 
 ONLINE = {
     "fifo": Fifo,
@@ -187,25 +188,6 @@ def test_hybrid_without_recency_or_smoothing_is_lfu(trace, capacity):
     assert replay(hybrid, trace) == replay(Lfu(capacity), trace)
 
 
-class Dict:
-    """The cache inside, for tests: a dict that can lose an entry on request."""
-
-    def __init__(self):
-        self.entries = {}
-
-    def get(self, key):
-        return self.entries.get(key.parts)
-
-    def put(self, key, value, *, ttl_s=None):
-        self.entries[key.parts] = value
-
-    def delete(self, key):
-        self.entries.pop(key.parts, None)
-
-    def fresh(self):
-        return Dict()
-
-
 STEPS = st.lists(st.tuples(st.sampled_from("gpd"), st.integers(0, 7)), max_size=80)
 
 
@@ -213,7 +195,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("gpd"), st.integers(0, 7)), max_size=
 @given(steps=STEPS, capacity=st.integers(1, 5))
 @settings(max_examples=40, deadline=None)
 def test_a_bounded_cache_is_a_dict_with_losses(make, steps, capacity):
-    inner, model = Dict(), {}
+    inner, model = DictCache(), {}
     cache = Bounded(inner, lambda out: make(capacity, on_evict=out))
     for value, (do, name) in enumerate(steps):
         key = Key.of(text=str(name))

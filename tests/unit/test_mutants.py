@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testbed.run import scenarios
+from tests.scripts import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def loaded() -> Any:
-    spec = importlib.util.spec_from_file_location("mutants", ROOT / "scripts" / "mutants.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["mutants"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-mutants = loaded()
+mutants = loaded("mutants")
 
 
 @pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda m: m.name)

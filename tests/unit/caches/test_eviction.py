@@ -25,6 +25,7 @@ from testbed.caches.eviction import (
 from testbed.core.errors import InvalidInput
 from testbed.core.types import Key
 from testbed.workloads import keystreams
+from tests.dict_cache import DictCache
 
 ONLINE = {
     "fifo": Fifo,
@@ -185,27 +186,8 @@ def test_memory_per_entry_is_measured():
     assert costs["fifo"] < costs["hybrid-access"]
 
 
-class Dict:
-    """The cache inside, for tests: a dict that can lose an entry on request."""
-
-    def __init__(self):
-        self.entries = {}
-
-    def get(self, key):
-        return self.entries.get(key.parts)
-
-    def put(self, key, value, *, ttl_s=None):
-        self.entries[key.parts] = value
-
-    def delete(self, key):
-        self.entries.pop(key.parts, None)
-
-    def fresh(self):
-        return Dict()
-
-
 def test_bounded_cache_deletes_what_the_policy_gives_up():
-    inner = Dict()
+    inner = DictCache()
     cache = Bounded(inner, lambda out: Lru(2, on_evict=out))
     a, b, c = (Key.of(text=t) for t in "abc")
     cache.put(a, 1)
@@ -217,7 +199,7 @@ def test_bounded_cache_deletes_what_the_policy_gives_up():
 
 
 def test_bounded_cache_forgets_what_the_cache_inside_lost():
-    inner = Dict()
+    inner = DictCache()
     cache = Bounded(inner, lambda out: Lru(2, on_evict=out))
     a, b, c = (Key.of(text=t) for t in "abc")
     cache.put(a, 1)
@@ -231,7 +213,7 @@ def test_bounded_cache_forgets_what_the_cache_inside_lost():
 
 
 def test_bounded_cache_never_serves_an_older_value_after_a_refused_put():
-    cache = Bounded(Dict(), lambda out: WTinyLfu(1, on_evict=out))
+    cache = Bounded(DictCache(), lambda out: WTinyLfu(1, on_evict=out))
     a, b = Key.of(text="a"), Key.of(text="b")
     cache.put(a, 1)
     cache.put(b, 2)
