@@ -37,6 +37,7 @@ class Accuracy:
     Parameters
     ----------
     named : runs with a fault whose first suspects are exactly the injected layers (as many as were injected)
+    misnamed : runs with a fault in which something is named, but not that; in the others nothing is
     false_blame : clean runs in which anything was named
     brier : mean squared distance between the confidence in the first suspect and whether it was right; 0 is best
     """
@@ -45,6 +46,7 @@ class Accuracy:
     faulty_runs: int
     clean_runs: int
     named: Share
+    misnamed: Share
     false_blame: Share
     brier: float
     calibration: tuple[Bin, ...]
@@ -126,6 +128,7 @@ def _accuracy(method: str, cases: Sequence[Case], n_bins: int) -> Accuracy:
         len(faulty),
         len(clean),
         wilson(sum(_is_named(c) for c in faulty), len(faulty)),
+        wilson(sum(bool(c.suspects) and not _is_named(c) for c in faulty), len(faulty)),
         wilson(sum(bool(c.suspects) for c in clean), len(clean)),
         sum((said - right) ** 2 for said, right in first) / len(first) if first else nan,
         tuple(_bins(first, n_bins)),

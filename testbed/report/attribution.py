@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,7 @@ from testbed.run import sweep
 from testbed.run.arms import Progress
 from testbed.run.sweep import Sweep
 
-Kind = Callable[[dict[str, Any]], bool]
-KINDS: tuple[tuple[str, Kind], ...] = (
-    ("one layer", lambda v: len(v["injected"]) < 2),
-    ("two layers", lambda v: len(v["injected"]) != 1),
-)
+KINDS = (("one layer", 1), ("two layers", 2))
 
 
 def print_attribution(
@@ -61,14 +57,15 @@ def print_attribution(
 
 
 def measured(values: list[dict[str, Any]]) -> list[tuple[str, Accuracy]]:
-    """A row for each kind of fault and method; the clean runs belong to every kind."""
-    out = []
-    for kind, belongs in KINDS:
-        some = [v for v in values if belongs(v)]
-        if any(v["injected"] for v in some):
-            clean = {m for v in some for m in v["said"] if v["injected"]}
-            cases = [case for case in trials.cases(some) if case.method in clean]
-            out += [(kind, row) for row in accuracy(cases)]
+    """A row for each kind of fault, its level and method; the clean runs belong to every kind."""
+    clean, out = [v for v in values if not v["injected"]], []
+    for kind, n_layers in KINDS:
+        faulty = [v for v in values if len(v["injected"]) == n_layers]
+        for level in sorted({v["level"] for v in faulty}, reverse=True):
+            some = [v for v in faulty if v["level"] == level]
+            methods = {m for v in some for m in v["said"]}
+            cases = [case for case in trials.cases([*some, *clean]) if case.method in methods]
+            out += [(f"{kind}, level {level:g}", row) for row in accuracy(cases)]
     return out
 
 
@@ -78,6 +75,7 @@ def columns(rows: list[tuple[str, Accuracy]]) -> list[Column]:
         Column("method", tuple(row.method for _, row in rows), number=False),
         Column("runs", tuple(str(row.faulty_runs) for _, row in rows)),
         Column("named rightly", tuple(_share(row.named) for _, row in rows)),
+        Column("wrongly", tuple(_share(row.misnamed) for _, row in rows)),
         Column("clean runs", tuple(str(row.clean_runs) for _, row in rows)),
         Column("blamed falsely", tuple(_share(row.false_blame) for _, row in rows)),
         Column("Brier", tuple(number(row.brier) for _, row in rows)),

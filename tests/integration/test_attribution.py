@@ -47,7 +47,7 @@ def test_replay_names_the_broken_layer_and_nobody_when_nothing_is_broken(
     for _ in range(2):  # the second time from what the first kept
         attribution.print_attribution(tmp_path, trials.tier("small"), Console(width=110), lambda what, done, of: None)
     rows = (tmp_path / "small.csv").read_text().splitlines()
-    assert rows[1].startswith('one layer,bypass and replay,1,"1.000 [') and ',2,"0.000 [' in rows[1]
+    assert rows[1].startswith('"one layer, level 1",bypass and replay,1,"1.000 [') and ',2,"0.000 [' in rows[1]
     assert len(list((tmp_path / "cells").iterdir())) == 3
     printed = capsys.readouterr().out
     assert printed.count("attribution: 3 runs of 120 questions (small tier)") == 2

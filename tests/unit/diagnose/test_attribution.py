@@ -32,6 +32,7 @@ def test_a_run_counts_when_the_first_suspects_are_the_injected_layers() -> None:
     (found,) = accuracy(cases)
     assert (found.faulty_runs, found.clean_runs) == (5, 0)
     assert found.named.share == 0.4
+    assert found.misnamed.share == 0.4  # in the last one nothing is named
     assert isnan(found.false_blame.share)
 
 
