@@ -12,7 +12,7 @@ from testbed.models.runner.dense import attention, visible
 from testbed.models.runner.host import HostTier
 from testbed.models.runner.policy import Policy
 from testbed.models.runner.rotary import DeferredRotary, rotate
-from testbed.models.runner.rows import Part, Rows, joined
+from testbed.models.runner.rows import Part, Rows, in_order, joined
 from testbed.models.runner.scores import BlockScores, attention_mass, share_of_best, staying
 
 
@@ -171,8 +171,9 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def _prefill(self, q: torch.Tensor, new: Part, scaling: float, padding: torch.Tensor | None) -> torch.Tensor:
         self._forget_memo()
-        old = self._with_recalled(q, scaling, self.policy.recall)
-        part = new if old is None else joined([old, new])
+        back = self._recalled(q, scaling, self.policy.recall)
+        old = [] if self._rows is None else [self._rows.live]
+        part = joined([*old, new]) if back is None else in_order([*old, back, new])
         k = self._rotated(part.k, self._positions(part)).transpose(1, 2)
         passing = part.k.nbytes + part.v.nbytes + k.nbytes
         self._meter.change(passing)
@@ -186,9 +187,9 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def _decode(self, q: torch.Tensor, new: Part, scaling: float, padding: torch.Tensor | None) -> torch.Tensor:
         if self._since_pruned == 0 and len(self.host) and self.policy.decode_recall:
-            part = self._with_recalled(q, scaling, self.policy.decode_recall)
-            assert part is not None
-            self._set(Rows(part, self.policy.block))
+            back = self._recalled(q, scaling, self.policy.decode_recall)
+            if back is not None and self._rows is not None:
+                self._set(Rows(in_order([self._rows.live, back]), self.policy.block))
         if self._rows is None:
             self._set(Rows(new, self.policy.block))
         else:
@@ -277,7 +278,9 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         if n_blocks <= 0 or p.is_lossless:
             return None
         q = q[:, :, -p.observe :]
-        mask = visible(q.shape[2], n, index, padding)
+        # without padding only the last rows hide from some of these queries
+        masked = n if padding is not None else min(n, q.shape[2])
+        mask = visible(q.shape[2], masked, index[n - masked :], padding)
         mass = attention_mass(q, k, scaling, mask, first, n_blocks, p.block)
         blocks = index[first : first + n_blocks * p.block : p.block] // p.block
         self._scores.fold(blocks, share_of_best(mass, p.heads), p.decay)
@@ -307,22 +310,20 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             if self.policy.host_blocks:
                 self.host.demote(cut.losers, part.take(cut.lost_rows), cut.wanted)
             self._scores.forget(torch.tensor(cut.losers, device=part.token.device))
-        self._set(Rows(part.take(cut.stay), self.policy.block))
+        self._set(Rows(part, self.policy.block, cut.stay))
 
-    def _with_recalled(self, q: torch.Tensor, scaling: float, most: int) -> Part | None:
-        """The rows held so far, with the host blocks that these queries ask for: ``most`` and their neighbours."""
-        old = None if self._rows is None else self._rows.live
+    def _recalled(self, q: torch.Tensor, scaling: float, most: int) -> Part | None:
+        """The host blocks that these queries ask for, taken out of the host tier: ``most`` and their neighbours."""
         p = self.policy
-        if old is None or not len(self.host) or not most:
-            return old
+        if not len(self.host) or not most:
+            return None
         share = self.host.wanted_by(q[:, :, -p.observe :], scaling, self._rotated)
         numbers = self.host.blocks
         best = torch.argsort(share, descending=True, stable=True)[:most].tolist()
         near = {numbers[i] + d for i in best for d in range(-p.spread, p.spread + 1)}
         back = sorted(near & set(numbers))
         self.recalled += back
-        both = joined([old, self.host.recall(back, self.device)])
-        return both.take(torch.argsort(both.token))
+        return self.host.recall(back, self.device)
 
     def _set(self, rows: Rows) -> None:
         self._rows, self._memo, self._memo_n = rows, None, 0

@@ -16,7 +16,7 @@ def attention_mass(
     Parameters
     ----------
     q : (batch, heads, w, d), rotated; k : (batch, kv_heads, n, d), rotated
-    mask : (batch or 1, 1, w, n), True where a query may look; None where all may
+    mask : (batch or 1, 1, w, m), True where a query may look, for the last m rows; all may look at those before
     first : row at which the first block begins; ``n_blocks`` whole blocks of ``block`` rows follow it
 
     Returns
@@ -25,10 +25,10 @@ def attention_mass(
     """
     logits = grouped_logits(q, k, scaling)
     if mask is not None:
-        logits = logits.masked_fill(~mask.unsqueeze(2), float("-inf"))
-    prob = logits.softmax(-1).nan_to_num(0.0).mean(3)  # a query without any key, under padding, votes for nothing
-    cold = prob[..., first : first + n_blocks * block]
-    return cold.reshape(q.shape[0], q.shape[1], n_blocks, block).sum(-1)
+        logits[..., -mask.shape[-1] :].masked_fill_(~mask.unsqueeze(2), float("-inf"))
+    cold = logits.softmax(-1)[..., first : first + n_blocks * block]
+    blocks = cold.mean(3).reshape(q.shape[0], q.shape[1], n_blocks, block)
+    return blocks.sum(-1)
 
 
 def grouped_logits(q: torch.Tensor, k: torch.Tensor, scaling: float) -> torch.Tensor:

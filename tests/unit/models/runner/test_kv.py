@@ -13,6 +13,7 @@ from testbed.core.errors import InvalidInput, Unsupported
 from testbed.models.runner import generate, kv
 from testbed.models.runner.kv import SlidingSparseCache, attached, bytes_bound
 from testbed.models.runner.policy import Policy
+from testbed.models.runner.rows import in_order
 
 pytestmark = pytest.mark.models
 LOSSLESS = Policy(threshold=0.0, max_blocks=None, block=16, sink=16, window=10_000)
@@ -277,7 +278,9 @@ def test_blocks_come_back_from_the_host_bit_for_bit_and_in_order(model_of: Any) 
         generate.prefill(model, ids, whole, 200)
         layer, reference = cache.own[0], whole.own[0].rows.live
         assert len(layer.host) > 10
-        part = layer._with_recalled(torch.zeros(1, 4, 8, 16), 0.25, 10_000)
+        back = layer._recalled(torch.zeros(1, 4, 8, 16), 0.25, 10_000)
+        assert back is not None and layer.rows is not None
+        part = in_order([layer.rows.live, back])
     assert torch.equal(part.token, torch.arange(200))
     assert torch.equal(part.k, reference.k) and torch.equal(part.v, reference.v)
 

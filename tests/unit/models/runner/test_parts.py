@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from runner_families import build, tokens
 
 from testbed.core.errors import InvalidInput, Unavailable
-from testbed.models.runner import generate, strategies, weights
+from testbed.models.runner import dense, generate, strategies, weights
 from testbed.models.runner.dense import attention
 from testbed.models.runner.host import HostTier
 from testbed.models.runner.metrics import Metrics
@@ -71,6 +71,32 @@ def test_the_fused_and_the_sliced_path_agree(t: int, more: int, seed: int) -> No
     index = torch.arange(t + more)
     a, b = (attention(q, k, v, 0.3, index, None, None, fused=fused) for fused in (True, False))
     assert torch.allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@given(st.integers(2, 40), st.integers(1, 40), st.sampled_from([(4, 4), (4, 2), (6, 1)]), st.integers(0, 2**31))
+def test_a_chunk_and_what_is_before_it_weigh_what_they_weigh_together(
+    dtype: torch.dtype, t: int, old: int, heads: tuple[int, int], seed: int
+) -> None:
+    """Against the softmax written out in float64; a padding mask without padding takes the path with masks."""
+    draw = torch.Generator().manual_seed(seed)
+    q = torch.randn(2, heads[0], t, 8, generator=draw).mul(3).to(dtype)
+    k, v = (torch.randn(2, heads[1], old + t, 8, generator=draw).to(dtype) for _ in range(2))
+    index = torch.arange(old + t)
+    wide = [x.double().repeat_interleave(heads[0] // heads[1], 1) for x in (k, v)]
+    later = index > torch.arange(old, old + t)[:, None]
+    exact = (q.double() @ wide[0].transpose(-1, -2) * 0.3).masked_fill(later, float("-inf")).softmax(-1) @ wide[1]
+    close = 1e-5 if dtype == torch.float32 else 5e-2
+    for padding in (None, torch.ones(2, old + t, dtype=torch.bool)):
+        found = attention(q, k, v, 0.3, index, padding, None)
+        assert float((found.double() - exact).abs().max()) < close
+
+
+def test_a_torch_without_the_splitting_kernel_takes_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, k, v = torch.randn(1, 4, 5, 8), torch.randn(1, 2, 9, 8), torch.randn(1, 2, 9, 8)
+    with_it = attention(q, k, v, 0.3, torch.arange(9), None, None)
+    monkeypatch.setattr(dense, "SPLITTING_KERNEL", "a_name_that_nothing_has")
+    assert torch.allclose(attention(q, k, v, 0.3, torch.arange(9), None, None), with_it, atol=1e-5)
 
 
 # -- scores ----------------------------------------------------------------------------------------------------------
@@ -136,6 +162,17 @@ def test_forks_share_a_buffer_until_one_of_them_writes() -> None:
     assert one.live.k.data_ptr() != other.live.k.data_ptr()
     assert torch.equal(one.live.k, torch.cat([part(0, 5).k, part(5, 1).k], 1))
     assert torch.equal(other.live.k, torch.cat([part(0, 5).k, part(5, 1, seed=9).k], 1))
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_rows_chosen_while_storing_are_those_taken_before_it(batch: int) -> None:
+    """A sequence of its own position ids each, as under left padding."""
+    k, v, token, _ = part(0, 9)
+    both = Part(k.repeat(batch, 1, 1, 1), v.repeat(batch, 1, 1, 1), token, torch.arange(9 * batch).reshape(batch, 9))
+    for chosen in (torch.tensor([0, 4, 5, 8]), slice(3, None)):
+        stored = Rows(both, 2, chosen)
+        assert all(torch.equal(a, b) for a, b in zip(stored.live, both.take(chosen), strict=True))
+        assert stored.capacity == stored.n + 2
 
 
 def test_growing_keeps_every_row() -> None:
