@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 from testbed.models.runner.rows import Part
-from testbed.models.runner.scores import grouped_logits
+from testbed.models.runner.scores import block_weight
 
 SCORED_AT_ONCE = 64  # blocks: bounds the logits that exist at one time
 Rotate = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -57,8 +57,8 @@ class HostTier:
                 dropped.append(loser)
         return dropped
 
-    def wanted_by(self, q: torch.Tensor, scaling: float, rotated: Rotate) -> torch.Tensor:
-        """Best share of the attention inside this tier that each block gets over all heads, (blocks,) float32.
+    def weight_of(self, q: torch.Tensor, scaling: float, rotated: Rotate) -> torch.Tensor:
+        """``block_weight`` of every block that is held, ascending.
 
         ``q`` (batch, heads, w, d) is rotated; ``rotated(k, pos)`` rotates (batch, n, kv_heads, d).
         """
@@ -67,10 +67,8 @@ class HostTier:
         for at in range(0, len(numbers), SCORED_AT_ONCE):
             group = numbers[at : at + SCORED_AT_ONCE]
             k = rotated(self._fetch(self._k, group, q.device), self._positions(group)).transpose(1, 2)
-            logits = grouped_logits(q, k, scaling)
-            found.append(logits.reshape(*logits.shape[:-1], len(group), self._block).logsumexp(-1))
-        share = torch.cat(found, -1).softmax(-1).mean(3)
-        return share.amax((0, 1, 2))
+            found.append(block_weight(q, k, scaling, self._block))
+        return torch.cat(found, -1)
 
     def read(self, numbers: list[int], device: torch.device) -> Part:
         """A copy of these blocks' rows, in their order, on the device."""

@@ -18,7 +18,7 @@ from testbed.models.runner.metrics import Metrics
 from testbed.models.runner.policy import Policy, threshold_from_environment
 from testbed.models.runner.rotary import rotate
 from testbed.models.runner.rows import Part, Rows, joined
-from testbed.models.runner.scores import BlockScores, attention_mass, share_of_best, staying
+from testbed.models.runner.scores import BlockScores, asked_for, attention_mass, share_of_best, staying
 
 pytestmark = pytest.mark.models
 
@@ -131,17 +131,38 @@ def test_scores_decay_and_spread_to_their_neighbours_by_number() -> None:
     assert scores.of(torch.tensor([2])).tolist() == pytest.approx([0.1])
 
 
+def test_a_block_is_asked_for_as_much_as_its_best_neighbour_in_any_tier() -> None:
+    """Block 4 is in the other tier, and what is beside it comes first, however little of it is asked for itself."""
+    weight = torch.tensor([0.5, 0.05, 0.1, 0.15, 0.2]).log().reshape(1, 1, 1, 1, 5)
+    assert asked_for(weight, [4, 5, 9, 12, 15], {4}, 1) == [5, 15, 12, 9]
+    assert asked_for(weight, [4, 5, 9, 12, 15], {4}, 0) == [15, 12, 9, 5]
+    assert asked_for(weight, [4, 5, 9, 10, 15], set(), 1) == [4, 5, 15, 10, 9]
+
+
+def test_what_one_head_asks_for_is_asked_for() -> None:
+    one, other = torch.tensor([0.9, 0.1, 1e-9]), torch.tensor([1e-9, 0.4, 0.6])
+    weight = torch.stack([one, other]).log().reshape(1, 1, 2, 1, 3)
+    assert asked_for(weight, [0, 3, 6], set(), 1) == [0, 6, 3]
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.floats(0, 1), st.integers(0, 30))
 def test_the_cap_takes_the_best_of_those_that_reach_the_threshold(
     values: list[float], threshold: float, cap: int
 ) -> None:
     score = torch.tensor(values)
-    keep = staying(score, Policy(threshold=threshold, max_blocks=cap))
+    keep = staying(score, score, Policy(threshold=threshold, max_blocks=cap))
     reach = score >= threshold
     assert int(keep.sum()) == min(cap, int(reach.sum()))
     assert not bool((keep & ~reach).any())
     if keep.any() and (reach & ~keep).any():
         assert score[keep].min() >= score[reach & ~keep].max()
+
+
+def test_where_the_cap_cuts_between_equals_the_block_itself_stays_before_those_beside_it() -> None:
+    """Block 2 is wanted and lends its score to 1 and 3: by age, 1 would take the last place from it."""
+    score, own = torch.tensor([0.9, 0.8, 0.8, 0.8]), torch.tensor([0.9, 0.1, 0.8, 0.3])
+    kept = [staying(score, own, Policy(threshold=0.1, max_blocks=n)).tolist() for n in (2, 3)]
+    assert kept == [[True, False, True, False], [True, False, True, True]]
 
 
 # -- storage ---------------------------------------------------------------------------------------------------------
