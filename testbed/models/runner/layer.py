@@ -12,8 +12,8 @@ from testbed.models.runner.dense import attention, visible
 from testbed.models.runner.host import HostTier
 from testbed.models.runner.policy import Policy
 from testbed.models.runner.rotary import DeferredRotary, rotate
-from testbed.models.runner.rows import Part, Rows, joined
-from testbed.models.runner.scores import BlockScores, attention_mass, share_of_best, staying
+from testbed.models.runner.rows import Part, Rows, in_order, joined
+from testbed.models.runner.scores import BlockScores, asked_for, attention_mass, block_weight, share_of_best, staying
 
 
 class Cut(NamedTuple):
@@ -171,8 +171,9 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def _prefill(self, q: torch.Tensor, new: Part, scaling: float, padding: torch.Tensor | None) -> torch.Tensor:
         self._forget_memo()
-        old = self._with_recalled(q, scaling, self.policy.recall)
-        part = new if old is None else joined([old, new])
+        back = self._recalled(q, scaling, self.policy.recall, q.shape[2])
+        old = [] if self._rows is None else [self._rows.live]
+        part = joined([*old, new]) if back is None else in_order([*old, back, new])
         k = self._rotated(part.k, self._positions(part)).transpose(1, 2)
         passing = part.k.nbytes + part.v.nbytes + k.nbytes
         self._meter.change(passing)
@@ -186,9 +187,9 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def _decode(self, q: torch.Tensor, new: Part, scaling: float, padding: torch.Tensor | None) -> torch.Tensor:
         if self._since_pruned == 0 and len(self.host) and self.policy.decode_recall:
-            part = self._with_recalled(q, scaling, self.policy.decode_recall)
-            assert part is not None
-            self._set(Rows(part, self.policy.block))
+            back = self._recalled(q, scaling, self.policy.decode_recall, 1)
+            if back is not None and self._rows is not None:
+                self._set(Rows(in_order([self._rows.live, back]), self.policy.block))
         if self._rows is None:
             self._set(Rows(new, self.policy.block))
         else:
@@ -262,27 +263,24 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     def _cut(
         self, q: torch.Tensor, k: torch.Tensor, scaling: float, index: torch.Tensor, padding: torch.Tensor | None
     ) -> Cut | None:
-        """What goes after these queries; None when nothing does.
-
-        Cold blocks are whole; in storage they follow the sinks, and the window follows them: where they begin and end
-        is known without looking at the rows.
-        """
+        """What goes after these queries; None when nothing does."""
         n = index.shape[0]
         if self.local is not None:
             return self._outside_window(n)
         p = self.policy
-        first = min(p.sink, self.seen)
-        edge = max((self.seen - p.window) // p.block * p.block, first)  # tokens from here on are in the window
-        n_blocks = (n - first - (self.seen - edge)) // p.block
-        if n_blocks <= 0 or p.is_lossless:
+        cold = self._cold(n, self.seen)
+        if cold.stop == cold.start or p.is_lossless:
             return None
+        first, n_blocks = cold.start, (cold.stop - cold.start) // p.block
         q = q[:, :, -p.observe :]
-        mask = visible(q.shape[2], n, index, padding)
+        # without padding only the last rows hide from some of these queries
+        masked = n if padding is not None else min(n, q.shape[2])
+        mask = visible(q.shape[2], masked, index[n - masked :], padding)
         mass = attention_mass(q, k, scaling, mask, first, n_blocks, p.block)
-        blocks = index[first : first + n_blocks * p.block : p.block] // p.block
+        blocks = index[cold][:: p.block] // p.block
         self._scores.fold(blocks, share_of_best(mass, p.heads), p.decay)
         score = self._scores.spread(blocks, p.spread)
-        gone = (~staying(score, p)).nonzero().squeeze(1)
+        gone = (~staying(score, self._scores.of(blocks), p)).nonzero().squeeze(1)
         if not len(gone):
             return None
         within = torch.arange(p.block, device=index.device)
@@ -290,6 +288,17 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         stays = torch.ones(n, dtype=torch.bool, device=index.device)
         stays[lost_rows] = False
         return Cut(stays.nonzero().squeeze(1), blocks[gone].tolist(), lost_rows, score[gone].tolist())
+
+    def _cold(self, n: int, seen: int) -> slice:
+        """Which of the first ``n`` rows were cold after ``seen`` tokens: neither sinks nor in the window.
+
+        Cold blocks are whole; in storage they follow the sinks, and the window follows them: where they begin and end
+        is known without looking at the rows.
+        """
+        p = self.policy
+        first = min(p.sink, seen)
+        edge = max((seen - p.window) // p.block * p.block, first)  # tokens from here on are in the window
+        return slice(first, first + max(0, n - first - (seen - edge)) // p.block * p.block)
 
     def _outside_window(self, n: int) -> Cut | None:
         """A layer with a window of its own: the next query sees the last ``local`` - 1 of these rows."""
@@ -307,22 +316,28 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             if self.policy.host_blocks:
                 self.host.demote(cut.losers, part.take(cut.lost_rows), cut.wanted)
             self._scores.forget(torch.tensor(cut.losers, device=part.token.device))
-        self._set(Rows(part.take(cut.stay), self.policy.block))
+        self._set(Rows(part, self.policy.block, cut.stay))
 
-    def _with_recalled(self, q: torch.Tensor, scaling: float, most: int) -> Part | None:
-        """The rows held so far, with the host blocks that these queries ask for: ``most`` and their neighbours."""
-        old = None if self._rows is None else self._rows.live
+    def _recalled(self, q: torch.Tensor, scaling: float, most: int, n_new: int) -> Part | None:
+        """The host blocks that these queries ask for, taken out of the host tier: as many as ``most`` with neighbours.
+
+        The cold blocks that are here compete with them: what is beside one of those may be the other half of a fact.
+        """
         p = self.policy
-        if old is None or not len(self.host) or not most:
-            return old
-        share = self.host.wanted_by(q[:, :, -p.observe :], scaling, self._rotated)
-        numbers = self.host.blocks
-        best = torch.argsort(share, descending=True, stable=True)[:most].tolist()
-        near = {numbers[i] + d for i in best for d in range(-p.spread, p.spread + 1)}
-        back = sorted(near & set(numbers))
+        if not len(self.host) or not most or self._rows is None:
+            return None
+        q = q[:, :, -p.observe :]
+        weight, numbers = self.host.weight_of(q, scaling, self._rotated), self.host.blocks
+        here: list[int] = []
+        cold = self._cold(self._rows.n, self.seen - n_new)
+        if p.spread and cold.stop > cold.start:
+            part = self._rows.live.take(cold)
+            k = self._rotated(part.k, part.pos).transpose(1, 2)
+            weight = torch.cat([weight, block_weight(q, k, scaling, p.block)], -1)
+            here = (part.token[:: p.block] // p.block).tolist()
+        back = sorted(asked_for(weight, numbers + here, set(here), p.spread)[: most * (1 + 2 * p.spread)])
         self.recalled += back
-        both = joined([old, self.host.recall(back, self.device)])
-        return both.take(torch.argsort(both.token))
+        return self.host.recall(back, self.device)
 
     def _set(self, rows: Rows) -> None:
         self._rows, self._memo, self._memo_n = rows, None, 0

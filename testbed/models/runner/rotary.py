@@ -19,12 +19,9 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
     """
     d = cos.shape[-1]
     low, high = x[..., :d], x[..., d : 2 * d]
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    out[..., :d] = low * cos - high * sin
-    out[..., d : 2 * d] = high * cos + low * sin
-    if x.shape[-1] > 2 * d:
-        out[..., 2 * d :] = x[..., 2 * d :]
-    return out
+    # fused products, joined once: every chunk rotates all kept keys, and twice as many passes take twice as long
+    turned = (low * cos).addcmul_(high, sin, value=-1), (high * cos).addcmul_(low, sin)
+    return torch.cat([*turned, x[..., 2 * d :]] if x.shape[-1] > 2 * d else turned, -1)
 
 
 class DeferredRotary(torch.nn.Module):

@@ -32,17 +32,26 @@ def joined(parts: list[Part]) -> Part:
     return Part(torch.cat(ks, 1), torch.cat(vs, 1), torch.cat(token), torch.cat([p.expand(widest, -1) for p in pos], 1))
 
 
+def in_order(parts: list[Part]) -> Part:
+    """The rows of several parts as one, by their tokens."""
+    both = joined(parts)
+    return both.take(torch.argsort(both.token))
+
+
 class Rows:
     """A buffer with a live front and ``slack`` free rows behind it, so that a decoded token is written in place.
 
     ``fork`` shares the buffer until one of the two writes.
     """
 
-    def __init__(self, part: Part, slack: int) -> None:
-        self.n = part.k.shape[1]
+    def __init__(self, part: Part, slack: int, chosen: torch.Tensor | slice | None = None) -> None:
+        """Copies of the ``chosen`` rows of ``part``; of all rows by default."""
+        if isinstance(chosen, slice):
+            part, chosen = part.take(chosen), None
+        self.n = part.k.shape[1] if chosen is None else chosen.shape[0]
         self._slack = slack
         self._shared = False
-        self._buffer = _with_room(part, self.n + slack)
+        self._buffer = _with_room(part, self.n + slack, chosen=chosen)
 
     @property
     def live(self) -> Part:
@@ -92,9 +101,9 @@ class Rows:
         self._buffer.v[:, self.n :] = float("nan")
 
 
-def _with_room(part: Part, room: int, pos_rows: int = 1) -> Part:
-    """The rows at the front of new buffers of ``room`` rows."""
-    n = part.k.shape[1]
+def _with_room(part: Part, room: int, pos_rows: int = 1, chosen: torch.Tensor | None = None) -> Part:
+    """The rows, or the chosen ones, at the front of new buffers of ``room`` rows."""
+    n = part.k.shape[1] if chosen is None else chosen.shape[0]
     batch_pos = max(pos_rows, part.pos.shape[0])
     new = Part(
         part.k.new_empty(part.k.shape[0], room, *part.k.shape[2:]),
@@ -103,5 +112,11 @@ def _with_room(part: Part, room: int, pos_rows: int = 1) -> Part:
         part.pos.new_empty(batch_pos, room),
     )
     for own, old, dim in zip(new, part, (1, 1, 0, 1), strict=True):
-        own.narrow(dim, 0, n).copy_(old)
+        front = own.narrow(dim, 0, n)
+        if chosen is None:
+            front.copy_(old)
+        elif front.is_contiguous() and not old.requires_grad:
+            torch.index_select(old, dim, chosen, out=front)  # at once: no gathered copy beside the old and the new
+        else:
+            front.copy_(old.index_select(dim, chosen))
     return new

@@ -16,7 +16,7 @@ def attention_mass(
     Parameters
     ----------
     q : (batch, heads, w, d), rotated; k : (batch, kv_heads, n, d), rotated
-    mask : (batch or 1, 1, w, n), True where a query may look; None where all may
+    mask : (batch or 1, 1, w, m), True where a query may look, for the last m rows; all may look at those before
     first : row at which the first block begins; ``n_blocks`` whole blocks of ``block`` rows follow it
 
     Returns
@@ -25,10 +25,10 @@ def attention_mass(
     """
     logits = grouped_logits(q, k, scaling)
     if mask is not None:
-        logits = logits.masked_fill(~mask.unsqueeze(2), float("-inf"))
-    prob = logits.softmax(-1).nan_to_num(0.0).mean(3)  # a query without any key, under padding, votes for nothing
-    cold = prob[..., first : first + n_blocks * block]
-    return cold.reshape(q.shape[0], q.shape[1], n_blocks, block).sum(-1)
+        logits[..., -mask.shape[-1] :].masked_fill_(~mask.unsqueeze(2), float("-inf"))
+    cold = logits.softmax(-1)[..., first : first + n_blocks * block]
+    blocks = cold.mean(3).reshape(q.shape[0], q.shape[1], n_blocks, block)
+    return blocks.sum(-1)
 
 
 def grouped_logits(q: torch.Tensor, k: torch.Tensor, scaling: float) -> torch.Tensor:
@@ -38,6 +38,29 @@ def grouped_logits(q: torch.Tensor, k: torch.Tensor, scaling: float) -> torch.Te
     grouped = q.reshape(batch, kv_heads, heads // kv_heads * w, d).float()
     logits = grouped @ k.float().transpose(-1, -2) * scaling
     return logits.reshape(batch, kv_heads, heads // kv_heads, w, -1)
+
+
+def block_weight(q: torch.Tensor, k: torch.Tensor, scaling: float, block: int) -> torch.Tensor:
+    """Logarithm of what each whole block of ``k`` adds to a query's softmax, (batch, kv_heads, group, w, blocks)."""
+    logits = grouped_logits(q, k, scaling)
+    return logits.reshape(*logits.shape[:-1], -1, block).logsumexp(-1)
+
+
+def asked_for(weight: torch.Tensor, blocks: list[int], elsewhere: set[int], reach: int) -> list[int]:
+    """The blocks that queries ask for, most wanted first; none of those ``elsewhere``.
+
+    A block is wanted as much as the best of it and its ``reach`` neighbours on each side, wherever these are: a fact
+    that straddles a border may have one half in another tier. Its own share decides between equals, then its age.
+
+    ``weight`` (batch, kv_heads, group, w, blocks) as ``block_weight`` gives it, for ``blocks`` by their numbers.
+    """
+    share = weight.softmax(-1).mean(3).amax((0, 1, 2))
+    own: dict[int, float] = dict(zip(blocks, share.tolist(), strict=True))
+
+    def wanted(number: int) -> float:
+        return max(own.get(number + d, 0.0) for d in range(-reach, reach + 1))
+
+    return sorted(own.keys() - elsewhere, key=lambda number: (-wanted(number), -own[number], number))
 
 
 def share_of_best(mass: torch.Tensor, heads: str) -> torch.Tensor:
@@ -87,11 +110,17 @@ class BlockScores:
             self._scores = torch.cat([self._scores.to(device), more])
 
 
-def staying(score: torch.Tensor, policy: Policy) -> torch.Tensor:
-    """Which blocks stay (blocks,) bool: the best ``max_blocks`` of those that reach the threshold, older on a tie."""
+def staying(score: torch.Tensor, own: torch.Tensor, policy: Policy) -> torch.Tensor:
+    """Which blocks stay (blocks,) bool: the best ``max_blocks`` of those that reach the threshold.
+
+    ``score`` holds what blocks inherited, so that neighbours tie as a rule; then their ``own`` score decides, not
+    their age, and the block itself goes before those beside it. The older one stays only where that ties too.
+    """
     keep = score >= policy.threshold
     if policy.max_blocks is not None and keep.shape[0] > policy.max_blocks:
-        order = torch.argsort(torch.where(keep, score, -1.0), descending=True, stable=True)
+        order = torch.argsort(own, descending=True, stable=True)
+        ranked = torch.where(keep, score, -1.0)[order]
+        order = order[torch.argsort(ranked, descending=True, stable=True)]
         capped = torch.zeros_like(keep)
         capped[order[: policy.max_blocks]] = True
         keep = keep & capped

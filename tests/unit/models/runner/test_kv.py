@@ -13,6 +13,7 @@ from testbed.core.errors import InvalidInput, Unsupported
 from testbed.models.runner import generate, kv
 from testbed.models.runner.kv import SlidingSparseCache, attached, bytes_bound
 from testbed.models.runner.policy import Policy
+from testbed.models.runner.rows import in_order
 
 pytestmark = pytest.mark.models
 LOSSLESS = Policy(threshold=0.0, max_blocks=None, block=16, sink=16, window=10_000)
@@ -277,7 +278,9 @@ def test_blocks_come_back_from_the_host_bit_for_bit_and_in_order(model_of: Any) 
         generate.prefill(model, ids, whole, 200)
         layer, reference = cache.own[0], whole.own[0].rows.live
         assert len(layer.host) > 10
-        part = layer._with_recalled(torch.zeros(1, 4, 8, 16), 0.25, 10_000)
+        back = layer._recalled(torch.zeros(1, 4, 8, 16), 0.25, 10_000, 0)
+        assert back is not None and layer.rows is not None
+        part = in_order([layer.rows.live, back])
     assert torch.equal(part.token, torch.arange(200))
     assert torch.equal(part.k, reference.k) and torch.equal(part.v, reference.v)
 
@@ -291,6 +294,27 @@ def test_when_everything_is_recalled_the_greedy_answer_is_that_of_the_full_cache
             ours = through(model, ids, cache, 60, 190)
         assert far(ours, full) < EXACT
         assert any(layer.recalled for layer in cache.own)
+
+
+def test_a_question_about_a_block_that_stayed_brings_back_what_was_beside_it(model_of: Any) -> None:
+    """A fact that straddles a border can have one half in each tier: the cap cuts between blocks of equal score."""
+    model, ids = model_of("llama"), tokens(400)
+    policy = Policy(window=32, block=8, sink=8, threshold=0.0, max_blocks=4, host_blocks=1000, recall=1)
+    with attached(model):
+        cache = SlidingSparseCache(model, policy)
+        generate.prefill(model, ids, cache, 50)
+        layer = cache.own[0]
+        assert layer.rows is not None
+        live, gone = layer.rows.live, set(layer.host.blocks)
+        stayed = set((live.token // 8).tolist())
+        here = min(b for b in stayed if b > 1 and {b - 1, b + 1} & gone)
+        row = live.take((live.token // 8 == here).nonzero()[:1, 0])
+        key = layer._rotated(row.k, row.pos).transpose(1, 2)
+        q = 50 * key.repeat_interleave(model.config.num_attention_heads // key.shape[1], 1)
+        back = layer._recalled(q, 1.0, 1, 0)
+    assert back is not None
+    came = set((back.token // 8).tolist())
+    assert {here - 1, here + 1} & gone <= came and len(came) <= 3
 
 
 def test_a_dropped_block_stays_away_where_a_demoted_one_returns(model_of: Any) -> None:

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from runner_families import build, tokens
 
 from testbed.core.errors import InvalidInput, Unavailable
-from testbed.models.runner import generate, strategies, weights
+from testbed.models.runner import dense, generate, strategies, weights
 from testbed.models.runner.dense import attention
 from testbed.models.runner.host import HostTier
 from testbed.models.runner.metrics import Metrics
 from testbed.models.runner.policy import Policy, threshold_from_environment
 from testbed.models.runner.rotary import rotate
 from testbed.models.runner.rows import Part, Rows, joined
-from testbed.models.runner.scores import BlockScores, attention_mass, share_of_best, staying
+from testbed.models.runner.scores import BlockScores, asked_for, attention_mass, share_of_best, staying
 
 pytestmark = pytest.mark.models
 
@@ -73,6 +73,32 @@ def test_the_fused_and_the_sliced_path_agree(t: int, more: int, seed: int) -> No
     assert torch.allclose(a, b, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@given(st.integers(2, 40), st.integers(1, 40), st.sampled_from([(4, 4), (4, 2), (6, 1)]), st.integers(0, 2**31))
+def test_a_chunk_and_what_is_before_it_weigh_what_they_weigh_together(
+    dtype: torch.dtype, t: int, old: int, heads: tuple[int, int], seed: int
+) -> None:
+    """Against the softmax written out in float64; a padding mask without padding takes the path with masks."""
+    draw = torch.Generator().manual_seed(seed)
+    q = torch.randn(2, heads[0], t, 8, generator=draw).mul(3).to(dtype)
+    k, v = (torch.randn(2, heads[1], old + t, 8, generator=draw).to(dtype) for _ in range(2))
+    index = torch.arange(old + t)
+    wide = [x.double().repeat_interleave(heads[0] // heads[1], 1) for x in (k, v)]
+    later = index > torch.arange(old, old + t)[:, None]
+    exact = (q.double() @ wide[0].transpose(-1, -2) * 0.3).masked_fill(later, float("-inf")).softmax(-1) @ wide[1]
+    close = 1e-5 if dtype == torch.float32 else 5e-2
+    for padding in (None, torch.ones(2, old + t, dtype=torch.bool)):
+        found = attention(q, k, v, 0.3, index, padding, None)
+        assert float((found.double() - exact).abs().max()) < close
+
+
+def test_a_torch_without_the_splitting_kernel_takes_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, k, v = torch.randn(1, 4, 5, 8), torch.randn(1, 2, 9, 8), torch.randn(1, 2, 9, 8)
+    with_it = attention(q, k, v, 0.3, torch.arange(9), None, None)
+    monkeypatch.setattr(dense, "SPLITTING_KERNEL", "a_name_that_nothing_has")
+    assert torch.allclose(attention(q, k, v, 0.3, torch.arange(9), None, None), with_it, atol=1e-5)
+
+
 # -- scores ----------------------------------------------------------------------------------------------------------
 
 
@@ -105,17 +131,38 @@ def test_scores_decay_and_spread_to_their_neighbours_by_number() -> None:
     assert scores.of(torch.tensor([2])).tolist() == pytest.approx([0.1])
 
 
+def test_a_block_is_asked_for_as_much_as_its_best_neighbour_in_any_tier() -> None:
+    """Block 4 is in the other tier, and what is beside it comes first, however little of it is asked for itself."""
+    weight = torch.tensor([0.5, 0.05, 0.1, 0.15, 0.2]).log().reshape(1, 1, 1, 1, 5)
+    assert asked_for(weight, [4, 5, 9, 12, 15], {4}, 1) == [5, 15, 12, 9]
+    assert asked_for(weight, [4, 5, 9, 12, 15], {4}, 0) == [15, 12, 9, 5]
+    assert asked_for(weight, [4, 5, 9, 10, 15], set(), 1) == [4, 5, 15, 10, 9]
+
+
+def test_what_one_head_asks_for_is_asked_for() -> None:
+    one, other = torch.tensor([0.9, 0.1, 1e-9]), torch.tensor([1e-9, 0.4, 0.6])
+    weight = torch.stack([one, other]).log().reshape(1, 1, 2, 1, 3)
+    assert asked_for(weight, [0, 3, 6], set(), 1) == [0, 6, 3]
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.floats(0, 1), st.integers(0, 30))
 def test_the_cap_takes_the_best_of_those_that_reach_the_threshold(
     values: list[float], threshold: float, cap: int
 ) -> None:
     score = torch.tensor(values)
-    keep = staying(score, Policy(threshold=threshold, max_blocks=cap))
+    keep = staying(score, score, Policy(threshold=threshold, max_blocks=cap))
     reach = score >= threshold
     assert int(keep.sum()) == min(cap, int(reach.sum()))
     assert not bool((keep & ~reach).any())
     if keep.any() and (reach & ~keep).any():
         assert score[keep].min() >= score[reach & ~keep].max()
+
+
+def test_where_the_cap_cuts_between_equals_the_block_itself_stays_before_those_beside_it() -> None:
+    """Block 2 is wanted and lends its score to 1 and 3: by age, 1 would take the last place from it."""
+    score, own = torch.tensor([0.9, 0.8, 0.8, 0.8]), torch.tensor([0.9, 0.1, 0.8, 0.3])
+    kept = [staying(score, own, Policy(threshold=0.1, max_blocks=n)).tolist() for n in (2, 3)]
+    assert kept == [[True, False, True, False], [True, False, True, True]]
 
 
 # -- storage ---------------------------------------------------------------------------------------------------------
@@ -136,6 +183,17 @@ def test_forks_share_a_buffer_until_one_of_them_writes() -> None:
     assert one.live.k.data_ptr() != other.live.k.data_ptr()
     assert torch.equal(one.live.k, torch.cat([part(0, 5).k, part(5, 1).k], 1))
     assert torch.equal(other.live.k, torch.cat([part(0, 5).k, part(5, 1, seed=9).k], 1))
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_rows_chosen_while_storing_are_those_taken_before_it(batch: int) -> None:
+    """A sequence of its own position ids each, as under left padding."""
+    k, v, token, _ = part(0, 9)
+    both = Part(k.repeat(batch, 1, 1, 1), v.repeat(batch, 1, 1, 1), token, torch.arange(9 * batch).reshape(batch, 9))
+    for chosen in (torch.tensor([0, 4, 5, 8]), slice(3, None)):
+        stored = Rows(both, 2, chosen)
+        assert all(torch.equal(a, b) for a, b in zip(stored.live, both.take(chosen), strict=True))
+        assert stored.capacity == stored.n + 2
 
 
 def test_growing_keeps_every_row() -> None:
