@@ -94,7 +94,7 @@ PINS = (
     Pin("langchain==0.1.16", "requested range, first", LANGCHAIN),
     Pin("langchain==0.1.22", "requested range, last", LANGCHAIN),
     Pin("langchain==0.1.20", "inside that range", LANGCHAIN),
-    Pin("langchain-classic==1.0.8", "supported", LANGCHAIN_CLASSIC),
+    Pin("langchain-classic==1.0.8", "supported", LANGCHAIN_CLASSIC, ("numpy",)),
     Pin("chromadb==0.4.24", "requested pin", CHROMA),
     Pin("chromadb==0.4.24", "requested pin, helped", CHROMA, ("numpy<2",)),
     Pin("chromadb==1.5.9", "supported", CHROMA),
