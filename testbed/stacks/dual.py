@@ -148,6 +148,9 @@ class DualStores:
 
     def delete(self, ids: Sequence[str]) -> None:
         self.flush()
+        for doc_id in ids:  # nor may half of it go on waiting
+            self._rows.pop(doc_id, None)
+            self._texts.pop(doc_id, None)
         self.writer.delete(ids)
         self.inner.delete(ids)
 

@@ -303,6 +303,11 @@ def test_a_look_between_the_two_halves_of_a_write_loses_neither(url: str, namesp
         texts.put(Key.of(doc="d000"), {"text": new.text.text, "version": 2, "refs": []})
         assert texts.get(Key.of(doc="d000")) == {"text": new.text.text, "version": 2, "refs": []}
         assert index.rows()["d000"].text_digest == new.row.text_digest
+        (gone,) = batch(range(1, 2), 1)
+        index.upsert([gone.row])
+        index.delete(["d001"])  # before its text has come: nothing of it may wait for a later text
+        texts.put(Key.of(doc="d001"), {"text": gone.text.text, "version": 1, "refs": []})
+        assert list(index.rows()) == ["d000"]
         with pytest.raises(Unsupported, match="leave the writer out"):
             index.fresh()
     finally:
