@@ -51,8 +51,9 @@ class Judged:
     """One cell of a baseline and what was found when it was played again.
 
     ``pairs`` are then and now of every metric, ``stands`` the arm of the run that stands for each arm of the baseline.
-    ``same_trace`` is True when every arm's trace is the baseline's, event for event. ``code`` is the exit code of an
-    error that kept the run from being played. ``sees`` is the smallest drop that would have been seen.
+    ``same_trace`` is True when every arm's trace is the baseline's, event for event. ``is_exact``: then and now differ
+    by what was changed, not by chance. ``code`` is the exit code of an error that kept the run from being played.
+    ``sees`` is the smallest drop that would have been seen.
     """
 
     scenario: str
@@ -61,6 +62,7 @@ class Judged:
     folder: Path | None = None
     digest: str = ""
     same_trace: bool = False
+    is_exact: bool = False
     sees: float = nan
     pairs: Mapping[Name, Pair] = field(default_factory=dict)
     asks: Asks | None = None

@@ -4,7 +4,8 @@ comparable    same scenario, data, questions, truth and metric versions; else th
 determinism   a stack that says so gives the same trace twice; the same trace gives the same scores
 invariants    nothing is violated that was not
 expect        what the scenario promised and kept, it still keeps
-metric        nothing is worse by more than its tolerance and significantly so, ask by ask, over all scenarios
+metric        nothing is worse by more than its tolerance, ask by ask: at all where the stack is deterministic, else
+              significantly so over all scenarios
 coverage      what was scored still is, what could be told still can be
 power         enough questions to see a drop worth seeing
 
@@ -106,14 +107,16 @@ def judge(
     stands = {arm: arm for arm in cell.arms} if as_clean == "clean" else {"clean": as_clean}
     digests = reader.manifest["arm_digests"]
     moved = [arm for arm, now in stands.items() if digests.get(now) != cell.arms[arm].digest]
-    sees = seen(cell, reader.summary)
+    is_exact = cell.deterministic and not across  # another stack or store is another machine
+    n_scored = scored(asks.gated("clean").get(reader.summary.get("metric", ""), np.array([])))
+    sees = 1 / max(n_scored, 1) if is_exact else seen(reader.summary)  # one ask, or what chance leaves
     findings = [
         *_same_twice(reader, twin or {}),
         *_exactly(cell, asks, stands, moved, exact),
         *_violations(cell, reader.summary, stands),
     ]
     if as_clean == "clean":
-        findings += [*_promises(cell, reader.summary), *_power(cell, asks, sees, must_see)]
+        findings += [*_promises(cell, reader.summary), *_power(cell, asks, n_scored, sees, must_see)]
     pairs = _pairs(cell, asks, stands, moved)
     findings += _coverage(pairs)
     return Judged(
@@ -123,6 +126,7 @@ def judge(
         reader.folder,
         reader.digest,
         same_trace=not moved,
+        is_exact=is_exact,
         sees=sees,
         pairs=pairs,
         asks=asks,
@@ -255,7 +259,7 @@ def _coverage(pairs: Mapping[Name, Pair]) -> list[Finding]:
     return found
 
 
-def seen(cell: Cell, summary: Mapping[str, Any]) -> float:
+def seen(summary: Mapping[str, Any]) -> float:
     """The smallest drop that this many questions show with 80 % power; NaN when there is nothing to tell it by.
 
     The scenario's own fault tells how losses are spread over the stream: with a share ``s`` of lost asks, errors grow
@@ -270,9 +274,8 @@ def seen(cell: Cell, summary: Mapping[str, Any]) -> float:
     return float(ratio / (1 + ratio))
 
 
-def _power(cell: Cell, asks: Asks, sees: float, must_see: float) -> list[Finding]:
+def _power(cell: Cell, asks: Asks, n: int, sees: float, must_see: float) -> list[Finding]:
     metric = asks.reader.summary.get("metric", "")
-    n = scored(asks.gated("clean").get(metric, np.array([])))
     advice = f"more QUERIES, then: {baseline.refresh(asks.reader.manifest['scenario'], replace(cell, queries=400))}"
     if n < FEWEST_SCORED:
         text = f"too few queries: {n} asks are scored, fewer than {FEWEST_SCORED}; {advice}"
@@ -308,10 +311,10 @@ def decide(cells: Sequence[Judged], *, without: Sequence[str] = (), others: Sequ
 
 
 def _fallen(members: Sequence[Judged], rows: Sequence[Contrast]) -> list[Finding]:
-    """Metrics that are worse by more than their tolerance: failures where that is significant, notes where not."""
+    """Metrics that are worse by more than their tolerance: notes where chance may have done it, failures else."""
     found = []
     for row in rows:
-        allowed = min(m.cell.tolerance.get(row.name.metric, usual_tolerance(row.name.metric)) for m in members)
+        allowed = min(_allowed(judged, row.name.metric) for judged in members)
         if isnan(row.loss) or row.loss <= allowed + SAME:
             continue
         layer, witness = _where(members, row)
@@ -321,21 +324,31 @@ def _fallen(members: Sequence[Judged], rows: Sequence[Contrast]) -> list[Finding
             f"{row.name.metric} {way} by {row.loss:.3f}, {row.a:.3f} -> {row.b:.3f}"
             f" (95 % interval of the difference {low:+.3f} to {high:+.3f}, tolerance {allowed:g}, p {row.p_holm:.4f})"
         )
-        if not row.significant:
+        fails = row.significant or all(judged.is_exact for judged in members)
+        if not fails:
             text += ": not significant"
+        elif not row.significant:
+            text += f": {row.losses} asks are worse, {row.wins} better, and chance has no part in it"
         found.append(
             Finding(
                 "metric",
-                "failed" if row.significant else "noted",
+                "failed" if fails else "noted",
                 row.name.arm,
                 text,
                 layer=layer,
                 metric=row.name.metric,
-                witness=witness if row.significant else "",
+                witness=witness if fails else "",
                 contrast=row,
             )
         )
     return found
+
+
+def _allowed(judged: Judged, metric: str) -> float:
+    """What is not yet a regression. A deterministic stack is allowed nothing, against another one as much as any."""
+    cell = judged.cell
+    own = cell.tolerance.get(metric, usual_tolerance(metric, cell.deterministic))
+    return own if judged.is_exact == cell.deterministic else max(own, usual_tolerance(metric, deterministic=False))
 
 
 def _where(members: Sequence[Judged], row: Contrast) -> tuple[str, str]:

@@ -1,14 +1,15 @@
 """How much pollution it takes until the gate notices, and how often it cries where there is none.
 
 Both are asked of the gate itself, with its own rules and limits. A fault: the clean arm is what the baseline remembers,
-the faulty arm is what the stack has become since. A false alarm: a clean run is recorded as a baseline, and another
+the faulty arm is what the stack has become since; once as the deterministic stack that it is, and once as if it did not
+say so. A false alarm: a clean run is recorded as a baseline, and another
 process plays it again and holds it to that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,10 @@ from testbed.run.sweep import Measure
 
 LEVELS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 RULES = ("invariants", "metric")  # those that can fail where nothing but the stack's behaviour has changed
-GATE, EXACT = "gate", "exact"  # any of its rules; and with EXACT=1, where another trace is a failure too
+# Any of its rules; any of them on a stack that does not call itself deterministic; with EXACT=1, where another trace is
+# a failure too.
+GATE, BY_CHANCE, EXACT = "gate", "by chance", "exact"
+COLUMNS = (*RULES, GATE, BY_CHANCE, EXACT)
 DETECTED = 0.95
 
 
@@ -42,7 +46,10 @@ class Detection:
 def seen(folder: Path) -> dict[str, Any]:
     """What the gate says of a run whose faulty arm is what the clean stack of its baseline has become: a JSON value."""
     reader = RunReader(folder)
-    return _judged(reader, cell_of(reader), as_clean="faulty")
+    cell = cell_of(reader)
+    other = replace(cell, deterministic=False, tolerance={})
+    as_if = _judged(reader, other, as_clean="faulty")["noticed"]
+    return {**_judged(reader, cell, as_clean="faulty"), "noticed_by_chance": as_if}
 
 
 def remembered(folder: Path) -> dict[str, Any]:
@@ -71,14 +78,14 @@ def _judged(reader: RunReader, cell: Cell, as_clean: str = "clean") -> dict[str,
     }
 
 
-SEEN = Measure("power@2", seen)
-REMEMBERED = Measure("baseline@1", remembered)
+SEEN = Measure("power@3", seen)
+REMEMBERED = Measure("baseline@2", remembered)
 
 
 def held_to(cells: Sequence[Mapping[str, Any]], scenarios: Sequence[str]) -> Measure:
     """The measure of ``held``, each run to its own of these cells, which are of the scenario at their place."""
     by_run = {(s, cell["variant"], cell["seed"]): cell for s, cell in zip(scenarios, cells, strict=True)}
-    return Measure(f"held@1 to {digest.of_json([cell['digest'] for cell in cells])}", partial(_held_to, by_run))
+    return Measure(f"held@2 to {digest.of_json([cell['digest'] for cell in cells])}", partial(_held_to, by_run))
 
 
 def _held_to(cells: Mapping[tuple[str, str, int], Mapping[str, Any]], folder: Path) -> dict[str, Any]:
@@ -102,7 +109,7 @@ def overall(found: Sequence[Detection]) -> dict[float, dict[str, Share]]:
                 sum(d.shares[rule].hits for d in found if d.level == level),
                 sum(d.shares[rule].n for d in found if d.level == level),
             )
-            for rule in (*RULES, GATE, EXACT)
+            for rule in COLUMNS
         }
         for level in dict.fromkeys(d.level for d in found)
     }
@@ -134,5 +141,7 @@ def alarms(found: Iterable[Mapping[str, Any]]) -> tuple[Share, list[str]]:
 
 def _shares(runs: Sequence[Mapping[str, Any]]) -> dict[str, Share]:
     hits = {rule: sum(rule in run["noticed"] for run in runs) for rule in RULES}
-    hits |= {GATE: sum(bool(run["noticed"]) for run in runs), EXACT: sum(run["moved"] for run in runs)}
+    hits[GATE] = sum(bool(run["noticed"]) for run in runs)
+    hits[BY_CHANCE] = sum(bool(run["noticed_by_chance"]) for run in runs)
+    hits[EXACT] = sum(run["moved"] for run in runs)
     return {rule: over_seeds.share(n, len(runs)) for rule, n in hits.items()}

@@ -13,6 +13,7 @@ from testbed.record import baseline
 from testbed.record.baseline import ArmRecord, Cell
 from testbed.record.folder import RunReader
 
+# Where chance has no part in a difference, nothing is too small to be told.
 TOLERANCE, NO_TOLERANCE = 0.02, 0.0
 NEVER_WORSE = ("leak rate", "stale rate")
 
@@ -37,6 +38,7 @@ def cell_of(reader: RunReader, *, tolerance: Mapping[str, float] | None = None, 
             series if arm == "clean" else baseline.shared(series, clean),
         )
     metrics = sorted({m for record in arms.values() for m in record.series})
+    deterministic = bool(described["settings"].get("deterministic"))
     return Cell(
         variant=described["variant"],
         seed=described["seed"],
@@ -45,11 +47,11 @@ def cell_of(reader: RunReader, *, tolerance: Mapping[str, float] | None = None, 
         queries=described["settings"]["queries"],
         stack=described["settings"]["stack"],
         store=described["settings"]["store"],
-        deterministic=bool(described["settings"].get("deterministic")),
+        deterministic=deterministic,
         made_from=made_from(described),
         digest=reader.digest,
         promise=tuple(broken_promises(summary)),
-        tolerance={m: usual_tolerance(m) for m in metrics} | dict(tolerance or {}),
+        tolerance={m: usual_tolerance(m, deterministic) for m in metrics} | dict(tolerance or {}),
         arms=arms,
         accepted=accepted,
     )
@@ -60,8 +62,8 @@ def is_gated(arm: str) -> bool:
     return arm == "clean" or arm.startswith(("clean+", "faulty+"))
 
 
-def usual_tolerance(metric: str) -> float:
-    return NO_TOLERANCE if metric in NEVER_WORSE else TOLERANCE
+def usual_tolerance(metric: str, deterministic: bool) -> float:
+    return NO_TOLERANCE if deterministic or metric in NEVER_WORSE else TOLERANCE
 
 
 def holds(row: Mapping[str, Any]) -> dict[str, bool | None]:

@@ -13,7 +13,7 @@ from testbed.core.scenario import Variant
 from testbed.diagnose import power
 from testbed.diagnose.judge import plain
 from testbed.diagnose.over_seeds import Share
-from testbed.diagnose.power import DETECTED, EXACT, GATE, LEVELS, RULES, Detection, overall, smallest
+from testbed.diagnose.power import COLUMNS, DETECTED, GATE, LEVELS, Detection, overall, smallest
 from testbed.diagnose.summary import Summarize
 from testbed.record import durable
 from testbed.report.catalogue import print_json
@@ -26,7 +26,6 @@ from testbed.run.sweep import Sweep
 
 CLEAN_QUERIES = 200
 ARMS = ("clean", "faulty")
-COLUMNS = (*RULES, GATE, EXACT)
 
 
 def play(

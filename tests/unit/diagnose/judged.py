@@ -26,6 +26,8 @@ DESCRIBED: dict[str, Any] = recorded.DESCRIBED | {
     "metrics": {"MRR@5": "1", "true": "1"},
     "host": {"cores": 2, "cpu": "a cpu"},
 }
+# Of a stack that does not say that it is the same twice.
+BY_CHANCE = {**DESCRIBED["settings"], "deterministic": False}
 HOLDS = {"no-cross-tenant": True, "freshness": True}
 BROKEN = {"no-cross-tenant": False, "freshness": True}
 WITNESS = {"ops": [4, 9], "layer": "answer", "story": "op 9: tenant b was answered from a's entry written at op 4"}

@@ -10,13 +10,14 @@ import pytest
 from testbed.diagnose.findings import Decision, Finding, Judged
 from testbed.diagnose.gate import decide, judge, stale
 from testbed.diagnose.remember import broken_promises, cell_of
-from tests.unit.diagnose.judged import BROKEN, DESCRIBED, HOLDS, N_ASKS, arm_scores, cell, run
+from tests.unit.diagnose.judged import BROKEN, BY_CHANCE, DESCRIBED, HOLDS, N_ASKS, arm_scores, cell, run
 
 
 def gate(tmp_path: Path, *, twin: Any = None, options: dict[str, Any] | None = None, **changed: Any) -> Decision:
     """A run with these changes, held to one without."""
-    judged = judge("tenant-leak", cell(tmp_path / "then"), run(tmp_path / "now", **changed), twin=twin, **options or {})
-    return decide([judged])
+    settings = changed.get("settings", DESCRIBED["settings"])
+    then = cell(tmp_path / "then", settings=settings)
+    return decide([judge("tenant-leak", then, run(tmp_path / "now", **changed), twin=twin, **options or {})])
 
 
 def found(decision: Decision, outcome: str = "failed") -> list[Finding]:
@@ -48,7 +49,32 @@ def test_a_lower_metric_fails_with_its_numbers_its_layer_and_the_first_case(tmp_
 
 
 def test_a_lower_metric_within_its_tolerance_passes(tmp_path: Path) -> None:
-    assert gate(tmp_path, scores={"clean": arm_scores(0.98)}).code == 0
+    assert gate(tmp_path, scores={"clean": arm_scores(0.98)}, settings=BY_CHANCE).code == 0
+
+
+def test_one_worse_answer_of_a_deterministic_stack_fails(tmp_path: Path) -> None:
+    decision = gate(tmp_path, scores={"clean": lower(1 / N_ASKS, start=7)})
+    (failed,) = found(decision)
+    assert (failed.rule, failed.arm, failed.metric) == ("metric", "clean", "true")
+    assert failed.text.endswith("1 asks are worse, 0 better, and chance has no part in it")
+    assert failed.witness.startswith("op 8 ")
+    assert decision.cells[0].sees == 1 / N_ASKS
+
+
+def test_what_is_worse_here_and_better_there_is_no_worse_metric(tmp_path: Path) -> None:
+    then = cell(tmp_path / "then", scores={"clean": lower(0.01)})
+    now = run(tmp_path / "now", scores={"clean": lower(0.01, start=100)})
+    decision = decide([judge("tenant-leak", then, now)])
+    assert [f.rule for f in found(decision, "noted")] == ["determinism"] and decision.code == 0
+
+
+def test_another_stack_is_held_to_what_chance_explains(tmp_path: Path) -> None:
+    options = {"across": ("stack",)}
+    other = {**DESCRIBED["settings"], "stack": "mine:build"}
+    then = cell(tmp_path / "then")
+    near, far = (run(tmp_path / str(s), scores={"clean": arm_scores(s)}, settings=other) for s in (0.98, 0.8))
+    assert decide([judge("tenant-leak", then, near, **options)]).code == 0
+    assert decide([judge("tenant-leak", then, far, **options)]).code == 1
 
 
 def test_a_tolerance_can_be_set_in_the_baseline(tmp_path: Path) -> None:
@@ -61,7 +87,7 @@ def test_a_tolerance_can_be_set_in_the_baseline(tmp_path: Path) -> None:
 
 def test_a_difference_that_chance_explains_is_a_note_and_no_failure(tmp_path: Path) -> None:
     # One stretch of asks that neighbours share: 3 % lower, and the same stretch elsewhere would have been no surprise.
-    decision = gate(tmp_path, scores={"clean": lower(0.03)})
+    decision = gate(tmp_path, scores={"clean": lower(0.03)}, settings=BY_CHANCE)
     assert decision.code == 0
     (note,) = [f for f in found(decision, "noted") if f.rule == "metric"]
     assert "not significant" in note.text
@@ -144,9 +170,8 @@ def test_another_trace_of_a_deterministic_stack_is_noted_and_fails_where_that_is
 
 
 def test_a_stack_that_does_not_say_that_it_is_deterministic_may_have_another_trace(tmp_path: Path) -> None:
-    settings = {**DESCRIBED["settings"], "deterministic": False}
-    then = cell(tmp_path / "then", settings=settings)
-    now = run(tmp_path / "now", settings=settings, moved=("clean",))
+    then = cell(tmp_path / "then", settings=BY_CHANCE)
+    now = run(tmp_path / "now", settings=BY_CHANCE, moved=("clean",))
     assert decide([judge("tenant-leak", then, now, exact=True)]).cells[0].findings == ()
 
 
@@ -175,7 +200,7 @@ def test_scores_that_can_no_longer_be_given_are_not_a_pass(tmp_path: Path) -> No
 
 
 def test_too_few_questions_to_see_a_drop_is_not_a_pass(tmp_path: Path) -> None:
-    decision = gate(tmp_path, detectable=0.4)
+    decision = gate(tmp_path, detectable=0.4, settings=BY_CHANCE)
     assert decision.code == 4
     (unknown,) = found(decision, "unknown")
     assert (
@@ -187,9 +212,10 @@ def test_too_few_questions_to_see_a_drop_is_not_a_pass(tmp_path: Path) -> None:
 
 def test_what_can_be_seen_shrinks_with_the_share_of_lost_asks(tmp_path: Path) -> None:
     # detectable 0.1 at a drop of 0.5: r = 0.01 / 0.25 = 0.04, s = r / (1 + r).
-    assert gate(tmp_path).cells[0].sees == pytest.approx(0.04 / 1.04)
-    assert isnan(judge("x", cell(tmp_path / "a", arms={"faulty": (1.0, BROKEN)}), run(tmp_path / "b")).sees) is False
-    assert isnan(gate(tmp_path / "c", arms={"faulty": (1.0, BROKEN)}).cells[0].sees)
+    assert gate(tmp_path, settings=BY_CHANCE).cells[0].sees == pytest.approx(0.04 / 1.04)
+    then = cell(tmp_path / "a", arms={"faulty": (1.0, BROKEN)}, settings=BY_CHANCE)
+    assert isnan(judge("x", then, run(tmp_path / "b", settings=BY_CHANCE)).sees) is False
+    assert isnan(gate(tmp_path / "c", arms={"faulty": (1.0, BROKEN)}, settings=BY_CHANCE).cells[0].sees)
 
 
 @pytest.mark.parametrize(
@@ -219,9 +245,10 @@ def test_other_questions_make_a_baseline_stale(tmp_path: Path) -> None:
 
 
 def test_a_run_of_another_stack_is_compared_only_where_that_is_asked_for(tmp_path: Path) -> None:
-    settings = {**DESCRIBED["settings"], "stack": "mine:build"}
-    assert gate(tmp_path, settings=settings).code == 4
-    assert gate(tmp_path / "across", settings=settings, options={"across": ("stack",)}).code == 0
+    then = cell(tmp_path / "then")
+    now = run(tmp_path / "now", settings={**DESCRIBED["settings"], "stack": "mine:build"})
+    assert decide([judge("tenant-leak", then, now)]).code == 4
+    assert decide([judge("tenant-leak", then, now, across=("stack",))]).code == 0
 
 
 def test_a_regression_counts_more_than_what_could_not_be_told_or_played(tmp_path: Path) -> None:

@@ -33,8 +33,13 @@ def test_a_drop_is_noticed_by_the_metric_alone(tmp_path: Path) -> None:
     assert found["noticed"] == ["metric"] and "true fell by 0.200" in found["told"][0]
 
 
-def test_a_drop_within_the_tolerance_is_another_trace_and_no_more(tmp_path: Path) -> None:
+def test_a_small_drop_is_noticed_of_a_stack_that_is_deterministic_alone(tmp_path: Path) -> None:
     found = seen(tmp_path, arms={"faulty": (0.99, HOLDS)}, scores={"faulty": arm_scores(0.99)})
+    assert (found["noticed"], found["noticed_by_chance"], found["moved"]) == (["metric"], [], True)
+
+
+def test_another_trace_without_a_worse_figure_is_no_failure(tmp_path: Path) -> None:
+    found = seen(tmp_path, arms={"faulty": (1.0, HOLDS)}, moved=("faulty",))
     assert (found["noticed"], found["moved"]) == ([], True)
 
 
@@ -69,7 +74,8 @@ def test_a_clean_run_that_does_not_pass_is_an_alarm(tmp_path: Path, changed: dic
 
 
 def told(level: float, *noticed: str, moved: bool = True) -> dict[str, Any]:
-    return {"scenario": "s", "variant": "v", "seed": 1, "level": level, "noticed": list(noticed), "moved": moved}
+    by_rule = {"noticed": list(noticed), "noticed_by_chance": [n for n in noticed if n != "metric"], "moved": moved}
+    return {"scenario": "s", "variant": "v", "seed": 1, "level": level, **by_rule}
 
 
 def test_the_smallest_level_is_the_one_from_which_on_all_are_noticed() -> None:
@@ -78,5 +84,6 @@ def test_the_smallest_level_is_the_one_from_which_on_all_are_noticed() -> None:
     assert smallest(found) == {("s", "v"): 0.3}
     assert smallest(found, "metric") == {("s", "v"): None}
     assert smallest(found, "exact") == {("s", "v"): 0.01}
+    assert smallest(found, "by chance") == {("s", "v"): 0.3}
     assert overall(found)[1.0]["metric"][:2] == (1, 2)
     assert overall(found)[0.0]["exact"][:2] == (0, 1)

@@ -18,7 +18,7 @@ from testbed.record import baseline
 from testbed.record.baseline import Baseline
 from testbed.report.gate import print_recorded
 from testbed.run.settings import Settings
-from tests.unit.diagnose.judged import BROKEN, arm_scores, run, usual_cell
+from tests.unit.diagnose.judged import BROKEN, BY_CHANCE, arm_scores, run, usual_cell
 
 Record = Callable[..., Recorded]
 
@@ -76,7 +76,7 @@ def test_a_refusal_says_what_is_worse_and_how_to_record_it_all_the_same(record: 
 
 
 def test_a_run_that_is_too_small_is_refused_with_exit_code_4(record: Record) -> None:
-    assert print_recorded(record(detectable=0.4), Console(file=StringIO())) == 4
+    assert print_recorded(record(detectable=0.4, settings=BY_CHANCE), Console(file=StringIO())) == 4
 
 
 def test_a_worse_run_is_recorded_with_a_reason_which_is_kept(record: Record, tmp_path: Path) -> None:
@@ -104,14 +104,14 @@ def test_a_run_that_is_not_the_same_twice_is_refused(record: Record) -> None:
 
 
 def test_a_run_that_could_not_see_a_drop_is_refused(record: Record) -> None:
-    found = record(detectable=0.4)
+    found = record(detectable=0.4, settings=BY_CHANCE)
     assert found.path is None and found.too_small
 
 
 def test_tolerances_that_somebody_has_edited_stay(record: Record, tmp_path: Path) -> None:
     record()
     path = tmp_path / "baselines" / "tenant-leak.json"
-    path.write_text(path.read_text().replace('"true": 0.02', '"true": 0.3'))
+    path.write_text(path.read_text().replace('"true": 0.0', '"true": 0.3'))
     record(scores={"clean": arm_scores(0.8)})
     assert kept(tmp_path).cells[0].tolerance["true"] == 0.3
 

@@ -73,7 +73,7 @@ def test_a_table_of_the_same_runs_has_the_same_name(printed: Printed, tmp_path: 
 
 
 def test_power_fails_when_a_clean_run_alarms(printed: Printed, tmp_path: Path) -> None:
-    run = {"scenario": "s", "variant": "v", "seed": 1, "noticed": ["metric"], "moved": True}
+    run = {"scenario": "s", "variant": "v", "seed": 1, "noticed": ["metric"], "noticed_by_chance": [], "moved": True}
     found = detections([run | {"level": level} for level in (0.1, 1.0)])
     code, text = printed(print_power, found, share(0, 300), [], tmp_path)
     assert code == 0 and "0 in 300 clean gate runs" in text and "up to 1.22%" in text
