@@ -2,23 +2,23 @@
 
     python scripts/bench_kv.py speed --tokens 2048
     python scripts/bench_kv.py needles --tokens 2048 --seeds 6
+    python scripts/bench_kv.py ledger --tokens 2048 --seeds 6
     python scripts/bench_kv.py perplexity --tokens 2048
+    python scripts/bench_kv.py cases --tokens 2048 --seeds 6 --out kv-cases.json
 
-``speed`` takes a random Llama of 12 layers unless told otherwise: its time does not depend on what it says. The other
-two need a model that reads (``--model gemma3-270m``). Times are the best of ``--repeat``; on a shared machine only
+``speed`` takes a random Llama of 12 layers unless told otherwise: its time does not depend on what it says. The others
+need a model that reads (``--model gemma3-270m``). Times are the best of ``--repeat``; on a shared machine only
 their ratios mean anything.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
+import copy
 import json
 import os
 import platform
-import re
 import sys
-import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,16 +26,14 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import kv_cases
 import torch
 
-from testbed.core import seeds
 from testbed.models.runner import generate, strategies, weights
 from testbed.models.runner.kv import bytes_bound
 from testbed.models.runner.policy import Policy
 
 RANDOM_LLAMA = "random-llama-12l"
-CITIES = ("Lisbon", "Oslo", "Nairobi", "Lima", "Hanoi", "Quebec", "Dublin", "Cairo", "Prague", "Perth")
-DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9, 0.2)
 
 
 class Setting(NamedTuple):
@@ -51,6 +49,7 @@ class Speed(NamedTuple):
     first_token_s: float
     warm_turn_s: float
     decode_tokens_per_s: float
+    decode_mean_ms: float
     live_bytes: int
     peak_bytes: int
     host_bytes: int
@@ -61,7 +60,7 @@ def main() -> int:
     args = _arguments()
     torch.set_num_threads(args.threads)
     model, tokenizer, name = _model(args.model)
-    rows = {"speed": speed, "needles": needles, "perplexity": perplexity}[args.what](model, tokenizer, args)
+    rows = MODES[args.what](model, tokenizer, args)
     head = {
         "what": args.what, "model": name, "tokens": args.tokens, "chunk": args.chunk, "threads": args.threads,
         "clock": args.clock, "torch": torch.__version__, "machine": platform.machine(),
@@ -90,12 +89,13 @@ def speed(model: Any, _: Any, args: argparse.Namespace) -> Iterator[dict[str, An
             runs = [_run(model, caches, ids, turn, chunk, args) for _ in range(args.repeat)]
         best = Speed(
             min(r.first_token_s for r in runs), min(r.warm_turn_s for r in runs),
-            max(r.decode_tokens_per_s for r in runs), *runs[-1][3:],
+            max(r.decode_tokens_per_s for r in runs), min(r.decode_mean_ms for r in runs), *runs[-1][4:],
         )  # fmt: skip
         full = full or best
         bound = bytes_bound(model, setting.policy, args.chunk) if "sliding" in setting.strategy else None
         yield {
-            "setting": setting.name, **{k: round(v, 4) for k, v in best._asdict().items()},
+            "setting": setting.name, "max_blocks": setting.policy.max_blocks,
+            **{k: round(v, 4) for k, v in best._asdict().items()},
             "kv_bytes_formula_full": _formula_bytes(model, args.tokens), "bytes_bound": bound,
             "first_token_vs_full": round(best.first_token_s / full.first_token_s, 3),
             "decode_vs_full": round(best.decode_tokens_per_s / full.decode_tokens_per_s, 3),
@@ -120,7 +120,8 @@ def _run(model: Any, caches: strategies.Caches, ids: torch.Tensor, turn: torch.T
     peak = max(prefilled.peak_bytes, strategies.usage(cache).peak_bytes)
     quick = sorted(steps)[len(steps) // 4]  # the quieter quarter of a shared machine
     host = strategies.usage(cache).host_bytes
-    return Speed(first_s, warm_s, 1 / quick, prefilled.live_bytes, peak, host, prefilled.keep_ratio)
+    mean_ms = 1000 * sum(steps) / len(steps)  # with pruning and recall, where so many tokens meet them
+    return Speed(first_s, warm_s, 1 / quick, mean_ms, prefilled.live_bytes, peak, host, prefilled.keep_ratio)
 
 
 def _timed(call: Callable[[], torch.Tensor], clock: Callable[[], float]) -> tuple[float, torch.Tensor]:
@@ -144,62 +145,71 @@ def _formula_bytes(model: Any, n: int) -> int:
 
 def needles(model: Any, tokenizer: Any, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A 5-digit code hidden in shuffled documentation; the question is a chunk of its own, after the context."""
-    paragraphs = documentation()
+    return _asked(model, kv_cases.needles(tokenizer.encode, args.tokens, args.seeds), args)
+
+
+def ledger(model: Any, tokenizer: Any, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Facts of the ledger's record pages, asked one after another, each of the cache as the context left it."""
+    return _asked(model, kv_cases.ledger(tokenizer.encode, args.tokens, args.seeds), args)
+
+
+def _asked(model: Any, cases: list[kv_cases.Case], args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for setting in settings(args):
         caches = strategies.Caches(model, setting.strategy, setting.policy)
-        hits, logprobs, keeps = [], [], []
+        told: list[Told] = []
         with caches.ready(), torch.inference_mode():
-            for seed in range(args.seeds):
-                context, question, answer = needle(tokenizer, paragraphs, args.tokens, DEPTHS[seed % 6], seed)
+            for case in cases:
                 cache = caches.new()
-                generate.prefill(model, context, cache, args.chunk)
-                keeps.append(strategies.usage(cache).keep_ratio)
-                logits = generate.prefill(model, question, cache, args.chunk)
-                hit, logprob = _says(model, cache, logits, answer)
-                hits.append(hit)
-                logprobs.append(logprob)
+                generate.prefill(model, torch.tensor([case.context]), cache, args.chunk)
+                told += [_says(model, copy.deepcopy(cache), ask, args.chunk) for ask in case.asks]
+        n = len(told)
         yield {
-            "setting": setting.name, "hits": sum(hits), "of": len(hits), "by_seed": [int(h) for h in hits],
-            "mean_logprob": round(sum(logprobs) / len(logprobs), 3), "keep_ratio": round(sum(keeps) / len(keeps), 3),
+            "setting": setting.name, "max_blocks": setting.policy.max_blocks, "hits": sum(t.hit for t in told), "of": n,
+            "each": "".join(str(int(t.hit)) for t in told),
+            "mean_logprob": round(sum(t.logprob for t in told) / n, 3),
+            "logprobs": [round(t.logprob, 3) for t in told],
+            "keep_ratio": round(sum(t.keep_ratio for t in told) / n, 4),
+            "keep_ratio_most": round(max(t.keep_ratio_most for t in told), 4),
         }  # fmt: skip
 
 
-def needle(
-    tokenizer: Any, paragraphs: list[str], n: int, depth: float, seed: int
-) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
-    """(context, question, answer ids): ``n`` tokens of context and question with the code at ``depth``."""
-    draw = seeds.stream(seed, "needle")
-    order = paragraphs[:]
-    draw.shuffle(order)
-    city, code = CITIES[seed % len(CITIES)], str(draw.randint(10000, 99999))
-    fact = f"\nThe secret access code for the {city} office is {code}.\n"
-    ask = f"\n\nQuestion: What is the secret access code for the {city} office?\nAnswer: The secret access code for "
-    begin, *hidden = tokenizer.encode(fact)
-    question = tokenizer.encode(ask + f"the {city} office is")[1:]
-    body: list[int] = []
-    for text in order:
-        if len(body) >= n:
-            break
-        body += tokenizer.encode(text + "\n")[1:]
-    body = body[: n - len(hidden) - len(question) - 1]
-    cut = int(depth * len(body))
-    context = [begin, *body[:cut], *hidden, *body[cut:]]
-    return torch.tensor([context]), torch.tensor([question]), tokenizer.encode(" " + code)[1:]
+class Told(NamedTuple):
+    """Whether greedy decoding says the answer, its log probability, and the share of rows that was kept.
+
+    ``keep_ratio`` when the context was read, ``keep_ratio_most`` at any time between two passes from then on.
+    """
+
+    hit: bool
+    logprob: float
+    keep_ratio: float
+    keep_ratio_most: float
 
 
-def _says(model: Any, cache: Any, logits: torch.Tensor, answer: list[int]) -> tuple[bool, float]:
-    """Whether greedy decoding says the answer, and its log probability."""
+def _says(model: Any, cache: Any, ask: kv_cases.Ask, chunk: int) -> Told:
+    keeps = [strategies.usage(cache).keep_ratio]
+    logits = generate.prefill(model, torch.tensor([ask.question]), cache, chunk)
     total, hit = 0.0, True
-    for token in answer:
+    for token in ask.answer:
+        keeps.append(strategies.usage(cache).keep_ratio)
         total += float(logits.log_softmax(-1)[token])
         hit = hit and int(logits.argmax()) == token
         logits = model(torch.tensor([[token]]), cache=cache, use_cache=True).logits[0, -1].float()
-    return hit, total
+    return Told(hit, total, keeps[0], max(keeps))
+
+
+def cases(_: Any, tokenizer: Any, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Write the prompts of ``needles`` and ``ledger`` as token ids, for a program that cannot make them."""
+    sets = {
+        "needles": kv_cases.needles(tokenizer.encode, args.tokens, args.seeds),
+        "ledger": kv_cases.ledger(tokenizer.encode, args.tokens, args.seeds),
+    }
+    kv_cases.write(args.out, sets)
+    yield {"out": args.out.name, **{name: sum(len(c.asks) for c in made) for name, made in sets.items()}}
 
 
 def perplexity(model: Any, tokenizer: Any, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Of the last quarter of a text, chunk after chunk, with everything before it in the cache."""
-    ids = tokenizer.encode("\n".join(documentation()))[: args.tokens]
+    ids = tokenizer.encode("\n".join(kv_cases.documentation()))[: args.tokens]
     for setting in settings(args):
         caches = strategies.Caches(model, setting.strategy, setting.policy)
         with caches.ready(), torch.inference_mode():
@@ -215,24 +225,10 @@ def perplexity(model: Any, tokenizer: Any, args: argparse.Namespace) -> Iterator
                 last = logits[-1:]
             mean = total / (len(ids) - start)
             keep = strategies.usage(cache).keep_ratio
-        yield {"setting": setting.name, "perplexity": round(float(torch.tensor(mean).exp()), 3), "keep_ratio": keep}
-
-
-def documentation() -> list[str]:
-    """Paragraphs of the standard library's docstrings: text that every machine with this Python has."""
-    found: dict[str, None] = {}
-    for file in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
-        try:
-            tree = ast.parse(file.read_text(encoding="utf-8"))
-        except (SyntaxError, UnicodeDecodeError):
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
-                for block in re.split(r"\n\s*\n", ast.get_docstring(node) or ""):
-                    text = " ".join(block.split())
-                    if len(text) > 90 and re.match(r"[A-Z][a-z]", text) and not re.search(r"[>{}\[\]=|`_]", text):
-                        found[text] = None
-    return list(found)
+        yield {
+            "setting": setting.name, "max_blocks": setting.policy.max_blocks,
+            "perplexity": round(float(torch.tensor(mean).exp()), 3), "keep_ratio": round(keep, 4),
+        }  # fmt: skip
 
 
 # -- settings --------------------------------------------------------------------------------------------------------
@@ -241,20 +237,33 @@ def documentation() -> list[str]:
 def settings(args: argparse.Namespace) -> list[Setting]:
     """The rows: ``--only`` picks some of them by name."""
     base = {
-        "window": args.window, "block": args.block, "sink": args.block, "max_blocks": args.max_blocks,
-        "threshold": args.threshold, "recall": args.recall, "decode_recall": args.decode_recall,
+        "window": args.window, "block": args.block, "sink": args.block, "threshold": args.threshold,
+        "recall": args.recall, "decode_recall": 0,
     }  # fmt: skip
-    sparse = Policy(**base)
+    plain = Policy(**base, max_blocks=args.max_blocks[0])
+    sparse = [row for cap in args.max_blocks for row in _sparse({**base, "max_blocks": cap}, args.decode_recall)]
     rows = [
-        Setting("full", "full", sparse),
-        Setting("full, one pass", "full", sparse, is_one_pass=True),
-        Setting("sliding", "sliding", sparse),
-        Setting("sliding_sparse, dropped", "sliding_sparse", sparse),
-        Setting("sliding_sparse, host tier", "sliding_sparse", Policy(**base, host_blocks=100_000)),
-        Setting("quantized", "quantized", sparse),
+        Setting("full", "full", plain),
+        Setting("full, one pass", "full", plain, is_one_pass=True),
+        Setting("sliding", "sliding", plain),
+        *sparse,
+        Setting("quantized", "quantized", plain),
     ]
     told = [r for r in rows if args.what == "speed" or not r.is_one_pass]  # it says what "full" says
     return [r for r in told if not args.only or r.name in args.only]
+
+
+def _sparse(base: dict[str, Any], decode_recall: int) -> list[Setting]:
+    """Losers dropped, losers to host memory, and those brought back while decoding too."""
+    tier = {**base, "host_blocks": 100_000}
+    return [
+        Setting("sliding_sparse, dropped", "sliding_sparse", Policy(**base)),
+        Setting("sliding_sparse, host tier", "sliding_sparse", Policy(**tier)),
+        Setting(
+            "sliding_sparse, host tier, decode recall", "sliding_sparse",
+            Policy(**{**tier, "decode_recall": decode_recall}),
+        ),
+    ]  # fmt: skip
 
 
 def _model(name: str) -> tuple[Any, Any, str]:
@@ -273,24 +282,27 @@ def _model(name: str) -> tuple[Any, Any, str]:
 
 def _arguments() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=["speed", "needles", "perplexity"])
+    p.add_argument("what", choices=list(MODES))
     p.add_argument("--model", default=RANDOM_LLAMA)
     p.add_argument("--tokens", type=int, default=2048)
     p.add_argument("--chunk", type=int, default=1024)
     p.add_argument("--window", type=int, default=512)
     p.add_argument("--block", type=int, default=64)
-    p.add_argument("--max-blocks", type=int, default=16)
+    p.add_argument("--max-blocks", type=int, nargs="+", default=[16], help="one row of each sparse setting per number")
     p.add_argument("--threshold", type=float, default=0.15)
     p.add_argument("--recall", type=int, default=4)
-    p.add_argument("--decode-recall", type=int, default=0)
+    p.add_argument("--decode-recall", type=int, default=1, help="of the row that recalls while decoding")
     p.add_argument("--seeds", type=int, default=6)
     p.add_argument("--decode", type=int, default=24)
     p.add_argument("--repeat", type=int, default=2)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: seconds of work, with --threads 1")
     p.add_argument("--only", action="append", default=[], help="a setting by its name; may be given more than once")
+    p.add_argument("--out", type=Path, default=Path("kv-cases.json"), help="what `cases` writes")
     return p.parse_args()
 
+
+MODES = {"speed": speed, "needles": needles, "ledger": ledger, "perplexity": perplexity, "cases": cases}
 
 if __name__ == "__main__":
     sys.exit(main())
