@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from testbed.caches import many
@@ -23,6 +25,7 @@ from testbed.models.runner.engine import Engine
 from testbed.models.runner.layered import BlockCache, LayeredPrefix
 from testbed.models.runner.local import LocalModel
 from testbed.models.runner.prefix import PrefixCache
+from testbed.models.runner.steps import StepMemo, SteppedModel
 from testbed.models.runner.weights import Loaded
 from testbed.stacks.parts import Parts
 from testbed.stacks.pipeline import Bypassed, RecordTexts, passage_value
@@ -34,6 +37,7 @@ BLOCK = 16
 SLOTS, OUTER_SLOTS = 14, 256
 BLOCK_BYTES = 2 * 2 * 2 * 16 * 4 * BLOCK  # layers, keys and values, heads, channels, float32
 NEW_TOKENS = 4
+STEPS = StepMemo(10_000)  # of all arms of a process, some 35 MB when full
 
 
 def build(parts: Parts) -> PrefixedStack:
@@ -55,7 +59,7 @@ class PrefixedStack:
 
     def __init__(self, parts: Parts) -> None:
         self.source = Record()
-        self.loaded = model()
+        self.loaded = replace(plain := model(), model=SteppedModel(plain.model, STEPS))
         self.prefix = PrefixCache(SLOTS * BLOCK_BYTES, block=BLOCK, outer_bytes=OUTER_SLOTS * BLOCK_BYTES)
         self.layers: dict[str, Cache] = {
             "prefix": BlockCache(self.prefix, self.loaded.tokenizer),
@@ -147,28 +151,24 @@ class Recomputed:
     """What the model says to a prompt that it reads in one piece, with no cache from anywhere."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], str] = {}
         self._texts = {d.id: d.text for d in PromptCorpus(lambda query, versions: "").docs}
-        self._loaded: Loaded | None = None
 
     def __call__(self, query: Query, versions: Mapping[str, int]) -> str:
         page = self._texts[f"{query.tenant}-{prompts.page_of(query.text)}"]
         text = f"{self._texts[f'{query.tenant}-handbook']} {page} {query.text}"
         uses = prompts.CLIENTS[query.tenant].uses_adapter(query.session)
-        weights = prompts.adapter_text(versions[prompts.ADAPTER_DOC]) if uses else ""
-        if (text, weights) not in self._known:
-            self._known[text, weights] = self._say(text, weights)
-        return self._known[text, weights]
+        return _say(text, prompts.adapter_text(versions[prompts.ADAPTER_DOC]) if uses else "")
 
-    def _say(self, text: str, weights: str) -> str:
-        if self._loaded is None:
-            self._loaded = model()
-        engine = Engine(self._loaded)
-        local = LocalModel(engine)
-        if weights:
-            engine.add_adapter(toy.adapter(prompts.ADAPTER, weights, self._loaded))
-            local.adapter = prompts.ADAPTER
-        try:
-            return local.complete(text, max_tokens=NEW_TOKENS).text.strip()
-        finally:
-            local.close()
+
+@cache  # of all runs of a process: there are as many answers as questions and weights, and nothing else moves them
+def _say(text: str, weights: str) -> str:
+    loaded = model()
+    engine = Engine(loaded)
+    local = LocalModel(engine)
+    if weights:
+        engine.add_adapter(toy.adapter(prompts.ADAPTER, weights, loaded))
+        local.adapter = prompts.ADAPTER
+    try:
+        return local.complete(text, max_tokens=NEW_TOKENS).text.strip()
+    finally:
+        local.close()

@@ -44,6 +44,7 @@ class PrunedStack:
         self.policy_of: Callable[[Query], Policy] = lambda query: POLICY
         self._model = LookupModel(pages.KEYS, pages.VALUES, pages.WORDS)
         self._read: dict[tuple[str, Policy], Any] = {}
+        self._said: dict[tuple[tuple[str, Policy], str], str] = {}  # no answer changes what was read
 
     def upsert(self, docs: Iterable[Doc]) -> None:
         for doc in docs:
@@ -67,8 +68,9 @@ class PrunedStack:
         at = value["text"], self.policy_of(query)
         if at not in self._read:
             self._read[at] = self._model.read(*at, CHUNK)
-        said = self._model.ask(self._read[at], query.text)
-        return Answer(said, (doc_id,), (Source(doc_id, value["version"], value["text"]),))
+        if (at, query.text) not in self._said:
+            self._said[at, query.text] = self._model.ask(self._read[at], query.text)
+        return Answer(self._said[at, query.text], (doc_id,), (Source(doc_id, value["version"], value["text"]),))
 
     def describe(self) -> list[dict[str, str]]:
         return [{"model": "lookup", "fingerprint": self._model.fingerprint[:12], "tokenizer": "words"}]

@@ -17,7 +17,8 @@ import torch
 
 from testbed.core.types import Key
 from testbed.models.runner.chain import Identity
-from testbed.models.runner.prefix import KeyValues, PrefixCache, Rows
+from testbed.models.runner.prefix import PrefixCache, Rows
+from testbed.models.runner.steps import KeyValues
 from testbed.models.runner.tokens import Tokenizer
 
 

@@ -16,8 +16,7 @@ from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLa
 
 from testbed.core.errors import InvalidInput, Unsupported
 from testbed.models.runner.chain import Identity, KeyScheme, TypedKeys
-
-KeyValues = list[tuple[torch.Tensor, torch.Tensor]]  # per layer: keys and values, (kv_heads, n, d)
+from testbed.models.runner.steps import KeyValues, SteppedModel
 
 
 @dataclass(slots=True)
@@ -285,6 +284,8 @@ def prefill(
     """
     n_found, rows = prefix.find(identity, ids)
     cache = tapped_cache(model)
+    if isinstance(model, SteppedModel):
+        model.begins(cache, f"{identity.model}:{identity.adapter}", rows)
     if n_found:
         for layer, (k, v) in zip(cache.layers, rows, strict=True):
             layer.update(k[None], v[None])  # type: ignore[union-attr]

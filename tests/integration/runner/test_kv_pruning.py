@@ -93,6 +93,7 @@ def test_a_lower_threshold_keeps_more_and_loses_less(shared: PrunedStack) -> Non
 
 def test_an_answer_does_not_change_what_was_read_and_unknown_words_are_refused(shared: PrunedStack) -> None:
     first = [shared.ask(q).text for q in CORPUS.queries]
+    shared._said.clear()
     assert [shared.ask(q).text for q in reversed(CORPUS.queries)] == first[::-1]
     with pytest.raises(InvalidInput, match="does not know 'quux'"):
         shared._model.read("quux", POLICY, 64)
