@@ -15,6 +15,7 @@ SCENARIO = Scenario(
     summary="the indexer dies between the vector and the text: new vectors that lead to old texts",
     dataset="ledger",
     shows_versions=True,
+    slow=True,
     variants=(
         Variant(
             name="between-stores",

@@ -11,6 +11,7 @@ SCENARIO = Scenario(
     summary="Redis is cut off from the indexer and comes back: the vectors went on, the texts did not",
     dataset="ledger",
     shows_versions=True,
+    slow=True,
     variants=(
         Variant(
             name="cut-wire",

@@ -429,11 +429,12 @@ def matrix(
     """Every fix against every fault: what it gives back, what it costs, what it breaks that was whole."""
     from testbed.report import matrix as report
     from testbed.report.progress import Progress
-    from testbed.run.cells import SLOW, variants_of
+    from testbed.run import scenarios as named
+    from testbed.run.cells import variants_of
     from testbed.run.knobs import queries_of
     from testbed.run.settings import seed_of
 
-    left_out = () if full or scenarios else SLOW
+    left_out = () if full or scenarios else named.slow()
     chosen = variants_of(scenarios or [], variants or ("all" if full else "first"), _note, left_out)
     folder = Path(results or "results") / "sweeps"
     asked = queries_of(queries or ("400" if full else "120"))
@@ -459,10 +460,11 @@ def power(
     """
     from testbed.report import power as report
     from testbed.report.progress import Progress
-    from testbed.run.cells import MANY_QUESTIONS, SLOW, seeds_of, variants_of
+    from testbed.run import scenarios as named
+    from testbed.run.cells import seeds_of, variants_of
     from testbed.run.knobs import queries_of
 
-    chosen = variants_of(scenarios or [], variants, _note, (*SLOW, *MANY_QUESTIONS))
+    chosen = variants_of(scenarios or [], variants, _note, () if scenarios else named.slow())
     drawn, asked = seeds_of(seeds), queries_of(queries or "400")
     folder = Path(results or "results") / "sweeps"
     with Progress(Console(stderr=True)) as progress:

@@ -56,6 +56,8 @@ class Scenario:
 
     A scenario about another kind of service brings its own: ``stack`` (``package.module:build``) with the ``layers``
     that can be bypassed there, and ``corpus``, which makes the data set called ``dataset``.
+    ``slow``: all fixes on one variant take minutes, as where processes are really killed. What plays many fixes or
+    levels on every scenario leaves it out, unless it is named or everything is asked for.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Scenario:
     stack: str = ""
     layers: tuple[str, ...] = ()
     corpus: Callable[[], Corpus] | None = None
+    slow: bool = False
 
     def variant(self, name: str) -> Variant | None:
         return next((v for v in self.variants if v.name == name), None)

@@ -20,7 +20,6 @@ from testbed.diagnose.heatmap import Match
 from testbed.diagnose.judge import judge_arm, judge_run
 from testbed.record.folder import RunReader
 from testbed.run import scenarios
-from testbed.run.cells import SLOW
 from testbed.run.plan import layers_of
 from testbed.run.settings import Settings
 from testbed.run.sweep import Measure
@@ -64,7 +63,7 @@ def cells(tier: Tier, only: Sequence[str] = (), scenarios_dir: Path | None = Non
         if scenario.layers and not only:  # a stack of its own: the methods are compared over the same layers
             continue
         told = [v for v in scenario.variants if v.expect.blame]  # "": what no bypass brings back has no layer to name
-        if not told or (name in SLOW and not tier.slow and not only):
+        if not told or (scenario.slow and not tier.slow and not only):
             continue
         for seed in tier.seeds:
             knobs: dict[str, Any] = {"seed": seed, "queries": tier.queries, "scenarios_dir": scenarios_dir}

@@ -13,9 +13,6 @@ from testbed.run.settings import Settings, level_of, seed_of
 
 MAX_SEEDS = 10_000
 FIRST, ALL = "first", "all"
-# All fixes on a variant of these take minutes: processes really killed, wires really cut, a model that reads a page.
-SLOW = ("crash-midwrite", "kv-pruning", "partition")
-MANY_QUESTIONS = ("prefix-leak",)  # slow as well where it is asked hundreds: each question is read by a language model
 
 
 def seeds_of(text: str) -> tuple[int, ...]:

@@ -51,6 +51,11 @@ def load(name: str, given: Path | None = None) -> Scenario:
     return scenario
 
 
+def slow(given: Path | None = None) -> tuple[str, ...]:
+    """Names of the scenarios that say of themselves that a run takes minutes, sorted."""
+    return tuple(name for name in names(given) if load(name, given).slow)
+
+
 def fixes(given: Path | None = None) -> dict[str, Change]:
     """Every fix that a scenario uses, by name: a fix does not know which fault it faces, so any can be tried on any."""
     found: dict[str, Change] = {}

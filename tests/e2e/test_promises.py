@@ -25,15 +25,13 @@ CLEAN_SEEDS = range(11, 21)
 # headline scenario is held to three seeds, and its other variants and the first of every other scenario to one.
 EVERYTHING = os.environ.get("PROMISES") == "all"
 SEEDS = range(1, 11) if EVERYTHING else range(1, 4)
-# A language model reads every prompt: minutes a variant. Shorter runs of these are in tests/integration/runner.
-SLOW = ("prefix-leak", "kv-pruning")
 
 
 def is_asked(name: str, place: int, seed: int) -> bool:
     """Whether a variant, by its place in its scenario, is held to its promise at this seed."""
     if EVERYTHING or (name in HEADLINE and place == 0):
         return True
-    return seed == 1 and name not in SLOW and (name in HEADLINE or place == 0)
+    return seed == 1 and (name in HEADLINE or place == 0)
 
 
 def promised(scenario: Scenario, variant: Variant) -> tuple[str, ...]:
@@ -100,5 +98,5 @@ def test_the_clean_arm_violates_nothing(outcomes: Mapping[Settings, sweep.Done],
 def test_every_scenario_is_a_case() -> None:
     asked = {(c.scenario, c.variant) for c in CASES.values()}
     every = {(scenario.name, v.name) for scenario in LOADED for v in scenario.variants}
-    first = {(scenario.name, scenario.variants[0].name) for scenario in LOADED if scenario.name not in SLOW}
+    first = {(scenario.name, scenario.variants[0].name) for scenario in LOADED}
     assert asked == every if EVERYTHING else first < asked < every

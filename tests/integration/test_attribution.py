@@ -11,7 +11,6 @@ from rich.console import Console
 from testbed.diagnose import trials
 from testbed.report import attribution
 from testbed.run import scenarios
-from testbed.run.cells import SLOW
 from testbed.run.settings import Settings
 
 pytest.importorskip("torch", reason="the models extra is not installed")
@@ -25,7 +24,7 @@ def test_a_tier_holds_faulty_runs_of_every_scenario_and_as_many_kinds_of_clean_o
     small = trials.cells(trials.TIERS["small"])
     every = [s for s in map(scenarios.load, scenarios.names()) if not s.layers]
     told = {s.name for s in every if any(v.expect.blame for v in s.variants)}
-    assert {c.scenario for c in small} == told - set(SLOW)
+    assert {c.scenario for c in small} == told - set(scenarios.slow())
     controls = [c for c in small if is_control(c)]
     silent = [c for c in small if c.level == 0.0]
     assert len(controls) == len(silent) == len({(c.scenario, c.seed) for c in small})
