@@ -55,7 +55,7 @@ SCENARIO = Scenario(
         variant(
             "reload",
             "the adapter's name stands for its weights: after a reload, blocks of the old ones are used",
-            WeakKey("adapter-by-name"),
+            WeakKey("adapter-by-name", ("keys", "outer_keys")),
             Expect(RIGHT, 0.08, "prefix", KEYS, (*LOSSES, "freshness")),
             ("F10-02", "F10-03"),
             reload=True,
@@ -71,7 +71,7 @@ SCENARIO = Scenario(
         variant(
             "outer-tier",
             "the tier behind the cache derives a key of its own, from the tokens alone",
-            WeakKey("tokens-only", "outer_keys"),
+            WeakKey("tokens-only", ("outer_keys",)),
             Expect(RIGHT, 0.10, "prefix", KEYS, LEAKS),
             ("F10-05", "F10-06"),
             reload=False,

@@ -12,6 +12,8 @@ from testbed.diagnose.heatmap import Match
 
 # A layer is named when it gives back at least this share of the drop, with the interval above 0.
 NAMED_SHARE = 0.25
+# Where the drop is too small for a share: when it mends more of the asks that are worse than it leaves.
+MENDED_SHARE = 0.5
 
 
 class Suspect(NamedTuple):
@@ -68,14 +70,20 @@ class Bin(NamedTuple):
     right: float
 
 
-def suspects_of_blame(blames: Iterable[Blame]) -> tuple[Suspect, ...]:
+def suspects_of_blame(blames: Iterable[Blame], *, exact: bool = False) -> tuple[Suspect, ...]:
     """Layers whose bypass clearly gives back a part of the drop, most guilty first.
 
-    The confidence is the lower end of the interval of the share, in [0, 1].
+    The confidence is the lower end of the interval of the share, in [0, 1]. ``exact``: the stack is deterministic, so
+    that an ask is worse because of the fault and of nothing else; a drop that is too small for a share is then told by
+    the asks that it consists of, with the lower end of the interval of how many of them the bypass mends.
     """
-    clear = [b for b in blames if b.share is not None and b.share >= NAMED_SHARE and b.low > 0.0]
-    ranked = sorted(clear, key=lambda b: -(b.share or 0.0))
-    return tuple(Suspect(b.layer, min(1.0, max(0.0, b.low))) for b in ranked)
+    found = list(blames)
+    clear = [b for b in found if b.share is not None and b.share >= NAMED_SHARE and b.low > 0.0]
+    if clear or not exact or any(b.share is not None for b in found):
+        ranked = sorted(clear, key=lambda b: -(b.share or 0.0))
+        return tuple(Suspect(b.layer, min(1.0, max(0.0, b.low))) for b in ranked)
+    mending = sorted((b for b in found if b.mended > MENDED_SHARE * b.worse), key=lambda b: -b.mended)
+    return tuple(Suspect(b.layer, wilson(b.mended, b.worse).low) for b in mending)
 
 
 def suspects_of_shares(shares: Iterable[tuple[str, float]], *, least: float = NAMED_SHARE) -> tuple[Suspect, ...]:

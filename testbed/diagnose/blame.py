@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import factorial, isnan, nan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,12 +14,15 @@ from testbed.diagnose.significance import Floats, resampled_means
 
 # A share of a drop this small (in units of the metric) is noise over noise.
 SMALLEST_DROP = 0.005
+_SAME = 1e-9
 
 
 class Blame(NamedTuple):
     """The share of the drop that goes away without the layer, with its 95 % interval.
 
-    1.0: all of it. Below 0: it gets worse without the layer. None: could not tell (``why``).
+    1.0: all of it. Below 0: it gets worse without the layer. None: could not tell (``why``). ``worse`` counts the asks
+    that are worse than in the clean arm, ``mended`` those of them that are not without the layer: of a deterministic
+    stack they say whose fault these asks are, however few.
     """
 
     layer: str
@@ -27,6 +30,13 @@ class Blame(NamedTuple):
     low: float = nan
     high: float = nan
     why: str = ""
+    worse: int = 0
+    mended: int = 0
+
+
+def from_json(row: Mapping[str, Any]) -> Blame:
+    """The blame that a summary holds, also an older one's, which has no counts; JSON has no NaN."""
+    return Blame(**{**row, **{name: nan if row.get(name) is None else row[name] for name in ("low", "high")}})
 
 
 def counterfactual(
@@ -43,10 +53,11 @@ def counterfactual(
     Returns
     -------
     One blame for each layer, most guilty first, then in the order given. The intervals come from block resamples that
-    take the same asks from all arms. Every share is None when the drop is not clearly there.
+    take the same asks from all arms. Every share is None when the drop is not clearly there; then those that mend the
+    most asks are first.
     """
     out = [_share(layer, clean, faulty, values, seed=seed, sign=sign) for layer, values in without.items()]
-    return sorted(out, key=lambda b: -b.share if b.share is not None else float("inf"))
+    return sorted(out, key=lambda b: (-b.share if b.share is not None else float("inf"), -b.mended))
 
 
 def _share(layer: str, clean: Floats, faulty: Floats, values: Floats, *, seed: int, sign: int) -> Blame:
@@ -54,16 +65,18 @@ def _share(layer: str, clean: Floats, faulty: Floats, values: Floats, *, seed: i
     known = stacked[:, ~np.isnan(stacked).any(axis=0)]
     if not known.shape[1]:
         return Blame(layer, None, why="no ask is scored in all three arms")
+    lost = known[1] < known[0] - _SAME
+    asks = {"worse": int(lost.sum()), "mended": int((known[2][lost] >= known[0][lost] - _SAME).sum())}
     drop, gain = float(known[0].mean() - known[1].mean()), float(known[2].mean() - known[1].mean())
     # One name for all layers: every layer is judged over the same resampled asks.
     means = resampled_means(known, seed=seed, name="blame")
     drops, gains = means[:, 0] - means[:, 1], means[:, 2] - means[:, 1]
     if drop < SMALLEST_DROP or float(np.percentile(drops, 2.5)) <= 0.0:
-        return Blame(layer, None, why=f"the drop of {drop:.4f} is not clearly above 0")
+        return Blame(layer, None, why=f"the drop of {drop:.4f} is not clearly above 0", **asks)
     # The denominator is kept off zero in the few resamples that miss the drop.
     shares = gains / np.maximum(drops, SMALLEST_DROP / 2)
     low, high = np.percentile(shares, [2.5, 97.5])
-    return Blame(layer, gain / drop, float(low), float(high))
+    return Blame(layer, gain / drop, float(low), float(high), **asks)
 
 
 def shapley(values: Mapping[frozenset[str], float], layers: Iterable[str]) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """From a recorded run to its summary: the one document that reports, comparisons and gates read.
 
-scenario variant about anomalies seed level stack store dataset queries digest
+scenario variant about anomalies seed level stack deterministic store dataset queries digest
 metric                      what the scenario's expectation is about
 order                       the arms as they were run
 arms.<arm>                  status; means, serving, verdicts, p95_ms, hits, valid_hits, held_bytes where it ran
@@ -41,11 +41,12 @@ OUTERMOST = "answer"
 
 
 class JudgedArm(NamedTuple):
-    """One arm's judgement, what its parts said of their versions, and what its caches held."""
+    """One arm's judgement, what its parts said of their versions, what its caches held, and what the stack promises."""
 
     judgement: ArmJudgement
     versions: list[dict[str, str]]
     held_bytes: int | None
+    deterministic: bool
 
 
 class Summarize:
@@ -68,7 +69,8 @@ class Summarize:
         if self._claims is None or evidence.lexicon != self._lexicon:
             self._lexicon, self._claims = evidence.lexicon, scoring.claim_reader(evidence)
         judgement = judge_arm(evidence, reader.timings(arm), reader=self._claims)
-        return JudgedArm(judgement, versions.table(evidence), reader.held_bytes(arm))
+        deterministic = reader.manifest["settings"].get("deterministic") is True
+        return JudgedArm(judgement, versions.table(evidence), reader.held_bytes(arm), deterministic)
 
     def run(
         self, plan: Plan, judged: Mapping[str, JudgedArm], unsupported: Mapping[str, str], run_digest: str
@@ -79,6 +81,7 @@ class Summarize:
         run = judge_run(arms, plan.variant.expect, layers, seed=plan.settings.seed)
         content = _header(plan, run_digest) | run.to_json()
         del content["failures"]  # told in ``expect``, where a run that is not held to all of them says so
+        content["deterministic"] = all(found.deterministic for found in judged.values())
         content["shapley"] = None
         if plan.settings.blame == "shapley":
             content["shapley"] = shares.measured(arms, plan, run.metric)

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from testbed.core import coalitions
 from testbed.core.scenario import Expect, Scenario, Variant
+from testbed.diagnose import blame
 from testbed.diagnose.attribution import Case, Suspect, suspects_of_blame, suspects_of_matches, suspects_of_shares
-from testbed.diagnose.blame import SMALLEST_DROP, Blame
+from testbed.diagnose.blame import SMALLEST_DROP
 from testbed.diagnose.heatmap import Match
 from testbed.diagnose.judge import judge_arm, judge_run
 from testbed.record.folder import RunReader
@@ -96,9 +97,9 @@ def said(folder: Path) -> dict[str, Any]:
     summary: dict[str, Any] = reader.summary
     if any(arm.startswith(CONTROL) for arm in reader.arms):
         summary = {**summary, **_control(reader), "level": 0.0, "control": True}
-    blames = [Blame(**_numbers(b, ("low", "high"))) for b in summary["blame"] if "+" not in b["layer"]]
+    blames = [blame.from_json(b) for b in summary["blame"] if "+" not in b["layer"]]
     methods = {
-        BYPASS: suspects_of_blame(blames),
+        BYPASS: suspects_of_blame(blames, exact=summary["deterministic"]),
         PUBLISHED: suspects_of_matches(Match(**m) for m in summary["published_attribution"]),
     }
     if summary.get("shapley"):
@@ -122,7 +123,7 @@ def said(folder: Path) -> dict[str, Any]:
     }
 
 
-MEASURE = Measure("attribution@1", said)
+MEASURE = Measure("attribution@2", said)
 
 
 def cases(values: Iterable[dict[str, Any]]) -> list[Case]:
@@ -145,11 +146,6 @@ def _control(reader: RunReader) -> dict[str, Any]:
     layers = [n[1] for n in bypassed.values() if len(n) > 1]
     run = judge_run(arms, expect, layers, seed=int(reader.manifest["seed"])).to_json()
     return {name: run[name] for name in ("metric", "blame", "published_attribution", "arms")}
-
-
-def _numbers(row: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """JSON has no NaN."""
-    return {**row, **{name: float("nan") if row[name] is None else row[name] for name in names}}
 
 
 def as_json(value: Any) -> str:

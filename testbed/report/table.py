@@ -13,6 +13,7 @@ from testbed.record.folder import RunReader
 from testbed.report import arms, shades
 from testbed.report.catalogue import print_json
 from testbed.report.columns import Column, number, percent, to_table
+from testbed.report.verdict import is_exact
 
 MARGIN = 12  # columns that the names of the lines below the table take
 
@@ -85,14 +86,26 @@ def _hits_lost(summary: Mapping[str, Any], fix: str) -> float | None:
     return None if clean is None or cured is None else clean - cured
 
 
+def few(summary: Mapping[str, Any]) -> str:
+    """Whose fault few asks are; "" where none is worse, or chance may have made it so."""
+    found = summary["blame"]
+    if not found or not is_exact(summary) or not found[0].get("worse"):
+        return ""
+    each = ", ".join(f"{b['layer']} {b['mended']}" for b in found)
+    return f"asks that are worse: {found[0]['worse']}, too few for shares; without the layer are mended: {each}"
+
+
 def blame(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The share of the drop that goes away without each layer, and what the published method would have said."""
+    """The share of the drop that goes away without each layer, and what the published method would have said.
+
+    Of a drop that is too small for shares, the asks that it consists of, where the stack is deterministic.
+    """
     found = summary["blame"]
     told = [f"{b['layer']} {percent(b['share'])}" for b in found if b["share"] is not None]
     if told:
         yield "blame", f"{', '.join(told)} of the drop is gone without it"
     elif found:
-        yield "blame", f"could not tell: {found[0]['why']}"
+        yield "blame", few(summary) or f"could not tell: {found[0]['why']}"
     if told and summary["published_attribution"]:
         top = summary["published_attribution"][0]
         agrees = "agrees" if top["layer"] == found[0]["layer"] else "does not agree"

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from testbed.diagnose.attribution import NAMED_SHARE
+from testbed.diagnose.attribution import suspects_of_blame
+from testbed.diagnose.blame import from_json
 from testbed.metrics.faithfulness import FAITHFUL, TRUE
 from testbed.metrics.scores import LOWER_IS_BETTER
 from testbed.report.columns import number
@@ -53,7 +54,7 @@ def verdict(summary: Mapping[str, Any]) -> Verdict:
     found = drop(summary)
     if found is None:
         broken = violations(summary)
-        sentence = f"No clear harm: {_same(summary)}"
+        sentence = f"{_little(summary) or 'No clear harm'}: {_same(summary)}"
         if broken:
             sentence += f", yet {broken[0][0]} is violated {_times(broken[0][1])}"
         mood: Mood = "unsure" if broken else "calm"
@@ -82,9 +83,14 @@ def drop(summary: Mapping[str, Any]) -> float | None:
 
 
 def named(summary: Mapping[str, Any]) -> list[str]:
-    """Layers without which a clear part of the drop is gone."""
-    known = [b for b in summary["blame"] if b["share"] is not None and b["low"] is not None]
-    return [b["layer"] for b in known if b["share"] >= NAMED_SHARE and b["low"] > 0]
+    """Layers without which a clear part of the drop is gone, or most of the few asks that it consists of."""
+    suspects = suspects_of_blame(map(from_json, summary["blame"]), exact=is_exact(summary))
+    return [suspect.layer for suspect in suspects]
+
+
+def is_exact(summary: Mapping[str, Any]) -> bool:
+    """Whether chance has no part in the run: its stack is deterministic. Summaries of older runs do not say."""
+    return summary.get("deterministic") is True
 
 
 def violations(summary: Mapping[str, Any], arm: str = "faulty") -> list[tuple[str, int]]:
@@ -144,6 +150,16 @@ def _same(summary: Mapping[str, Any]) -> str:
     if summary["metric"] == TRUE:
         return f"{percent(after)} of the answers are true with the fault, {percent(before)} without it"
     return f"{summary['metric']} is {number(after)} with the fault and {number(before)} without it"
+
+
+def _little(summary: Mapping[str, Any]) -> str:
+    """Harm that is too small for an interval and no chance either, on a stack that is deterministic."""
+    found = summary["blame"]
+    if not found or not is_exact(summary) or not found[0].get("worse"):
+        return ""
+    names = [f"the {layer_name(x)}" for x in named(summary)]
+    where = f"Little harm, at {found[0]['worse']:,} of {summary['queries']:,} asks"
+    return where + (f", by {_joined(names)}" if names else "")
 
 
 def _cure(summary: Mapping[str, Any]) -> str:

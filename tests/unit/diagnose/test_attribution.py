@@ -89,3 +89,20 @@ def test_an_interval_is_honest_for_all_and_none() -> None:
     assert wilson(10, 10) == (1.0, pytest.approx(0.7225, abs=1e-4), pytest.approx(1.0))
     assert wilson(0, 10) == (0.0, pytest.approx(0.0), pytest.approx(0.2775, abs=1e-4))
     assert isnan(wilson(0, 0).low)
+
+
+def few(layer: str, mended: int, worse: int = 4) -> Blame:
+    return Blame(layer, None, why="the drop is not clearly above 0", worse=worse, mended=mended)
+
+
+def test_a_drop_of_few_asks_is_told_by_those_that_a_bypass_mends_where_chance_has_no_part() -> None:
+    blames = [few("answer", 4), few("text", 2), few("index", 0)]
+    assert suspects_of_blame(blames) == ()
+    assert suspects_of_blame(blames, exact=True) == (Suspect("answer", pytest.approx(0.51, abs=0.01)),)
+    assert suspects_of_blame([few("answer", 0, worse=0)], exact=True) == ()
+
+
+def test_few_asks_say_nothing_beside_a_clear_drop() -> None:
+    clear = Blame("answer", 0.9, 0.5, 1.0, worse=40, mended=36)
+    other = Blame("text", 0.1, -0.1, 0.2, worse=40, mended=30)
+    assert [s.layer for s in suspects_of_blame([clear, other], exact=True)] == ["answer"]

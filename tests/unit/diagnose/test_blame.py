@@ -41,8 +41,14 @@ def test_there_is_no_blame_without_a_clear_drop(faulty: np.ndarray) -> None:
 def test_one_bad_ask_among_many_is_no_clear_drop() -> None:
     faulty = np.ones(100)
     faulty[3] = 0.0
-    (found,) = counterfactual(np.ones(100), faulty, {"answer": np.ones(100)}, seed=1)
-    assert found.share is None
+    answer, text = counterfactual(np.ones(100), faulty, {"text": faulty, "answer": np.ones(100)}, seed=1)
+    assert answer.share is None and text.share is None
+    assert [(b.layer, b.worse, b.mended) for b in (answer, text)] == [("answer", 1, 1), ("text", 1, 0)]
+
+
+def test_an_ask_that_is_only_a_little_better_is_not_mended() -> None:
+    (found,) = counterfactual(arm(1, 1), arm(1, 0.2), {"answer": arm(0, 0.5)}, seed=1)
+    assert (found.worse, found.mended) == (20, 0)
 
 
 def test_asks_that_one_arm_leaves_unscored_are_left_out_of_all() -> None:

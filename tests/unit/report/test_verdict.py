@@ -40,6 +40,23 @@ def test_a_layer_whose_interval_holds_zero_is_not_named() -> None:
     assert sentence(blame=blamed(("answer", 0.5, -0.1))).startswith("No layer can be named: true answers fall")
 
 
+def few(worse: int, **mended: int) -> list[dict[str, Any]]:
+    why = "the drop of 0.0100 is not clearly above 0"
+    unsure = {"share": None, "low": None, "high": None, "why": why, "worse": worse}
+    return [{"layer": layer, "mended": count, **unsure} for layer, count in mended.items()]
+
+
+def test_harm_of_few_asks_is_told_of_a_stack_that_is_deterministic_alone() -> None:
+    unclear = {**SUMMARY["deltas"], "faulty": {"true": {"mean": -0.01, "low": -0.03, "high": 0.01}}}
+    blame = few(4, answer=4, text=1)
+    told = sentence(deltas=unclear, blame=blame, deterministic=True)
+    assert told.startswith("Little harm, at 4 of 400 asks, by the answer cache: ")
+    assert sentence(deltas=unclear, blame=blame).startswith("No clear harm: ")
+    assert sentence(deltas=unclear, blame=few(0, answer=0), deterministic=True).startswith("No clear harm: ")
+    nobody = few(4, answer=2, text=2)
+    assert sentence(deltas=unclear, blame=nobody, deterministic=True).startswith("Little harm, at 4 of 400 asks: ")
+
+
 def test_a_cure_that_costs_says_how_much() -> None:
     arms = with_arm("faulty+typed-tenant-key", hits=0.07)
     assert sentence(arms=arms).endswith("; typed-tenant-key cures it and costs 0.33 of hit rate.")
