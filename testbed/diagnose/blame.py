@@ -66,17 +66,17 @@ def _share(layer: str, clean: Floats, faulty: Floats, values: Floats, *, seed: i
     if not known.shape[1]:
         return Blame(layer, None, why="no ask is scored in all three arms")
     lost = known[1] < known[0] - _SAME
-    asks = {"worse": int(lost.sum()), "mended": int((known[2][lost] >= known[0][lost] - _SAME).sum())}
+    worse, mended = int(lost.sum()), int((known[2][lost] >= known[0][lost] - _SAME).sum())
     drop, gain = float(known[0].mean() - known[1].mean()), float(known[2].mean() - known[1].mean())
     # One name for all layers: every layer is judged over the same resampled asks.
     means = resampled_means(known, seed=seed, name="blame")
     drops, gains = means[:, 0] - means[:, 1], means[:, 2] - means[:, 1]
     if drop < SMALLEST_DROP or float(np.percentile(drops, 2.5)) <= 0.0:
-        return Blame(layer, None, why=f"the drop of {drop:.4f} is not clearly above 0", **asks)
+        return Blame(layer, None, why=f"the drop of {drop:.4f} is not clearly above 0", worse=worse, mended=mended)
     # The denominator is kept off zero in the few resamples that miss the drop.
     shares = gains / np.maximum(drops, SMALLEST_DROP / 2)
     low, high = np.percentile(shares, [2.5, 97.5])
-    return Blame(layer, gain / drop, float(low), float(high), **asks)
+    return Blame(layer, gain / drop, float(low), float(high), worse=worse, mended=mended)
 
 
 def shapley(values: Mapping[frozenset[str], float], layers: Iterable[str]) -> dict[str, float]:
