@@ -56,7 +56,7 @@ SCENARIO = Scenario(
             "reload",
             "the adapter's name stands for its weights: after a reload, blocks of the old ones are used",
             WeakKey("adapter-by-name", ("keys", "outer_keys")),
-            Expect(RIGHT, 0.08, "prefix", KEYS, (*LOSSES, "freshness")),
+            Expect(RIGHT, 0.20, "prefix", KEYS, (*LOSSES, "freshness")),
             ("F10-02", "F10-03"),
             reload=True,
         ),

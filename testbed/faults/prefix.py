@@ -49,16 +49,16 @@ class WeakKey:
     """Blocks go by names that leave something out (``scheme``, see ``models.runner.weak_keys``), and nobody checks.
 
     The level is the share of questions whose prompts are named so: whole questions, so that the same one of two tenants
-    is touched together. ``tier`` is "keys" for the cache itself, "outer_keys" for the tier behind it, which derives a
-    key of its own.
+    is touched together. ``tiers`` are those that name blocks so: "keys" is the cache itself, "outer_keys" the tier
+    behind it, which derives a key of its own; both, where it takes over what the cache says.
     """
 
     scheme: str
-    tier: str = "keys"
+    tiers: tuple[str, ...] = ("keys",)
 
     @property
     def name(self) -> str:
-        return f"{self.scheme}@prefix" if self.tier == "keys" else f"{self.scheme}@prefix-outer"
+        return f"{self.scheme}@prefix" if "keys" in self.tiers else f"{self.scheme}@prefix-outer"
 
     @property
     def needs(self) -> frozenset[str]:
@@ -73,10 +73,10 @@ class WeakKey:
             asker = ctx.asker()
             return asker is not None and ctx.affects(self.name, asker.text)
 
-        with (
-            wrapping.attribute(prefix, self.tier, lambda inner: Sometimes(inner, weak, touches)),
-            unchecked(prefix, ctx),
-        ):
+        with ExitStack() as undo:
+            for tier in self.tiers:
+                undo.enter_context(wrapping.attribute(prefix, tier, lambda inner: Sometimes(inner, weak, touches)))
+            undo.enter_context(unchecked(prefix, ctx))
             yield
 
 
