@@ -8,9 +8,11 @@ from math import nan
 from typing import Any
 
 from testbed.diagnose import over_seeds
-from testbed.diagnose.expectations import fall
+from testbed.diagnose.expectations import fall, recovered
 from testbed.diagnose.over_seeds import Mean, Share
 from testbed.metrics.scores import is_lower_better
+
+BYPASSED = "faulty-without:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,9 @@ class Row:
     """One variant at one level, over its seeds.
 
     ``drop`` is how much worse the faulty arm's ``metric`` is than the clean arm's. ``violates`` is the share of seeds
-    at which the faulty arm violates an invariant, by name, ``clean_violates`` the same of the clean arm. ``failures``
+    at which the faulty arm violates an invariant, by name, ``clean_violates`` the same of the clean arm. ``blame`` is
+    the share of the drop that is gone without a layer, by layer, most guilty first, over the seeds at which the drop is
+    clearly there: an interval over seeds, where a run has one over its own questions. ``failures``
     is what is not as the scenario promises, by seed; ``held`` says at how many seeds it was held to that.
     """
 
@@ -30,6 +34,7 @@ class Row:
     clean: Mean
     faulty: Mean
     drop: Mean
+    blame: Mapping[str, Mean]
     violates: Mapping[str, Share]
     clean_violates: Mapping[str, Share]
     held: int
@@ -59,11 +64,24 @@ def _row(scenario: str, variant: str, level: float, group: Sequence[Mapping[str,
         clean=over_seeds.mean([c for c, _ in pairs if c == c]),
         faulty=over_seeds.mean([f for _, f in pairs if f == f]),
         drop=over_seeds.mean([fall(metric, c, f) for c, f in pairs if c == c and f == f]),
+        blame=_blame(group),
         violates=violated(group, "faulty"),
         clean_violates=violated(group, "clean"),
         held=sum(o["expect"]["applies"] for o in group),
         failures={o["seed"]: tuple(o["expect"]["failures"]) for o in group if o["expect"]["failures"]},
     )
+
+
+def _blame(group: Sequence[Mapping[str, Any]]) -> dict[str, Mean]:
+    shares: dict[str, list[float]] = {}
+    for found in filter(drop_is_significant, group):
+        clean, faulty = value(found, "clean"), value(found, "faulty")
+        for arm in found["arms"]:
+            share = recovered(found["metric"], clean, faulty, value(found, arm))
+            if arm.startswith(BYPASSED) and share is not None:
+                shares.setdefault(arm.removeprefix(BYPASSED), []).append(share)
+    means = {layer: over_seeds.mean(values) for layer, values in shares.items()}
+    return dict(sorted(means.items(), key=lambda item: -item[1].mean))
 
 
 def value(outcome: Mapping[str, Any], arm: str) -> float:

@@ -104,6 +104,7 @@ def columns(table: Sequence[Row], *, full: bool = False) -> list[Column]:
     return [
         *named,
         *means,
+        Column("blame [95 %]", tuple(_blame(row, full) for row in table), rank=1, number=False),
         Column("violated", tuple(_shares(row.violates) for row in table), number=False),
         Column("promise", tuple(_promise(row) for row in table), number=False),
     ]
@@ -112,6 +113,12 @@ def columns(table: Sequence[Row], *, full: bool = False) -> list[Column]:
 def _bounded(mean: Mean) -> str:
     bounds = "" if math.isnan(mean.low) else f" [{number(mean.low)}, {number(mean.high)}]"
     return number(mean.mean) + bounds
+
+
+def _blame(row: Row, full: bool) -> str:
+    """The most guilty layer over the seeds; in a file all of them."""
+    told = [f"{layer} {_bounded(share)}" for layer, share in row.blame.items()]
+    return "; ".join(told[: None if full else 1])
 
 
 def _exact(value: float) -> str:

@@ -32,6 +32,21 @@ def test_failures_are_told_by_seed() -> None:
     assert row.failures == {7: ("no drop",)} and row.clean_violates["lineage"].share == 0.5
 
 
+def test_blame_over_seeds_is_of_the_seeds_at_which_there_is_a_drop() -> None:
+    clear, none = {"mean": -0.4, "low": -0.5, "high": -0.3}, {"mean": -0.1, "low": -0.3, "high": 0.1}
+
+    def run(seed: int, answer: float, delta: dict[str, float]) -> dict[str, object]:
+        arms = {"clean": arm(0.9), "faulty": arm(0.5), "faulty+cure": arm(0.9), "faulty-without:text": arm(0.5)}
+        return outcome(arms | {"faulty-without:answer": arm(answer)}, seed=seed, deltas={"faulty": delta})
+
+    (row,) = rows([run(1, 0.9, clear), run(2, 0.7, clear), run(3, 0.1, none)])
+    assert list(row.blame) == ["answer", "text"]
+    # shares 1 and 0.5: t(1) = 12.706, s = 0.354, half a width of 12.706 * 0.354 / sqrt(2)
+    assert (row.blame["answer"].mean, row.blame["answer"].n) == (pytest.approx(0.75), 2)
+    assert row.blame["answer"].high - 0.75 == pytest.approx(12.706 * 0.25)
+    assert row.blame["text"].mean == 0.0
+
+
 @pytest.mark.parametrize(
     ("metric", "low", "high", "significant"),
     [("true", -0.2, -0.1, True), ("true", -0.2, 0.0, False), ("leak rate", 0.1, 0.2, True), ("true", 0.1, 0.2, False)],
