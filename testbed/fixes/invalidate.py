@@ -20,11 +20,15 @@ def sources_of(value: Any) -> Any:
 
 
 class ByProvenance:
-    """Remembers, per document, under which keys answers that were read from it are cached."""
+    """Remembers, per document, under which keys answers that were read from it are cached.
+
+    One that is made of another (``fresh``) hears of the same changes: a partition of a cache goes stale like the whole.
+    """
 
     def __init__(self, inner: Cache) -> None:
         self._inner = inner
         self._keys: dict[str, dict[Key, None]] = {}
+        self._hearing = [self]
 
     def get(self, key: Key) -> Any | None:
         return self._inner.get(key)
@@ -39,11 +43,15 @@ class ByProvenance:
 
     def invalidate(self, doc_id: str) -> None:
         """Drop every entry that was read from this document."""
-        for key in self._keys.pop(doc_id, {}):
-            self._inner.delete(key)
+        for part in self._hearing:
+            for key in part._keys.pop(doc_id, {}):
+                part._inner.delete(key)
 
     def fresh(self) -> ByProvenance:
-        return ByProvenance(self._inner.fresh())
+        made = ByProvenance(self._inner.fresh())
+        made._hearing = self._hearing
+        self._hearing.append(made)
+        return made
 
 
 @dataclass(frozen=True, slots=True)

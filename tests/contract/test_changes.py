@@ -34,7 +34,7 @@ def label(change: Any) -> str:
     return re.sub(r",? ?needs=frozenset\(.*?\)", "", repr(change))
 
 
-FAULTS, FIXES = changes("faults"), changes("fixes")
+FAULTS, FIXES, GIVEN = changes("faults"), changes("fixes"), changes("given")
 
 
 def context(level: float = 1.0) -> RunContext:
@@ -90,6 +90,13 @@ def test_a_fault_touches_more_the_higher_its_level(fault: Any) -> None:
 @pytest.mark.parametrize("fix", FIXES.values(), ids=FIXES)
 def test_a_fix_is_invisible_on_a_clean_stack(fix: Any, clean: list[Event]) -> None:
     assert answers(play(Arm("clean+fix", (), (fix,)))) == answers(clean)
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+@pytest.mark.parametrize("fix", FIXES.values(), ids=FIXES)
+def test_a_fix_is_invisible_on_a_clean_stack_however_it_is_built(fix: Any, given: Any) -> None:
+    built = play(Arm("clean", given=(given,)))
+    assert answers(play(Arm("clean+fix", (), (fix,), given=(given,)))) == answers(built)
 
 
 @pytest.mark.parametrize("change", [*FAULTS.values(), *FIXES.values()], ids=[*FAULTS, *FIXES])
