@@ -15,9 +15,8 @@ from testbed.core.types import Key
 
 _LEFTOVER_S = 7 * 24 * 3600  # longer than any run
 _BATCH = 500  # keys per SCAN step and per UNLINK
-# What to ask for the size of all that a name holds, or for all of it, by type.
+# What to ask for all that a name holds which is no string, by type.
 _READ: Mapping[str, tuple[str, ...]] = {
-    "string": ("STRLEN",),
     "hash": ("HGETALL",),
     "list": ("LRANGE", "0", "-1"),
     "set": ("SMEMBERS",),
@@ -129,24 +128,33 @@ def held_bytes(client: redis.Redis, namespace: str) -> int:
 
     Raises
     ------
-    Unavailable : the server does not answer, or knows no ``SCAN ... TYPE`` (Redis before 6.0).
+    Unavailable : the server does not answer.
     """
     try:
-        return sum(_held_of(client, namespace, kind) for kind in _READ)
+        names = list(dict.fromkeys(client.scan_iter(match=_below(namespace), count=_BATCH)))  # SCAN may say one twice
+        held = sum(_held_by(client, names[start : start + _BATCH]) for start in range(0, len(names), _BATCH))
     except redis.RedisError as error:
         raise Unavailable(f"redis did not tell what is held below {namespace}: {error}") from error
+    return held + sum(len(name) - len(namespace) for name in names)
 
 
-def _held_of(client: Any, namespace: str, kind: str) -> int:
-    command, *rest = _READ[kind]
-    names = list(client.scan_iter(match=_below(namespace), count=_BATCH, _type=kind))
-    total = sum(len(name) - len(namespace) for name in names)
-    for start in range(0, len(names), _BATCH):
-        with client.pipeline(transaction=False) as asking:
-            for name in names[start : start + _BATCH]:
-                asking.execute_command(command, name, *rest)
-            total += sum(map(_size, asking.execute()))
-    return total
+def _held_by(client: Any, names: Sequence[Any]) -> int:
+    """Nearly all names hold strings; which ones do not, the server says by an error."""
+    lengths = _each(client, [("STRLEN", name) for name in names])
+    others = [name for name, length in zip(names, lengths, strict=True) if isinstance(length, redis.ResponseError)]
+    kinds = _each(client, [("TYPE", name) for name in others])
+    reads = [_READ.get(kind.decode(), ("DUMP",)) for kind in kinds]
+    values = _each(client, [(command, name, *rest) for name, (command, *rest) in zip(others, reads, strict=True)])
+    return sum(length for length in lengths if isinstance(length, int)) + sum(map(_size, values))
+
+
+def _each(client: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """All replies, errors among them, in one round trip."""
+    with client.pipeline(transaction=False) as asking:
+        for words in commands:
+            asking.execute_command(*words)
+        replies: list[Any] = asking.execute(raise_on_error=False)
+    return replies
 
 
 def _size(reply: Any) -> int:
@@ -155,6 +163,8 @@ def _size(reply: Any) -> int:
         return reply
     if isinstance(reply, bytes):
         return len(reply)
+    if reply is None or isinstance(reply, redis.ResponseError):  # gone, or of another type, in between
+        return 0
     if isinstance(reply, Mapping):
         return sum(len(name) + (0 if name in _CLOCKED else len(held)) for name, held in reply.items())
     return sum(_size(each[1]) if isinstance(each, tuple) else _size(each) for each in reply)
@@ -163,6 +173,19 @@ def _size(reply: Any) -> int:
 def _below(namespace: str) -> str:
     """The pattern of every key that begins with ``namespace``."""
     return "".join("\\" + c if c in "*?[]^\\" else c for c in namespace) + "*"
+
+
+def forget(client: redis.Redis, namespace: str) -> None:
+    """Clear a namespace that nobody needs any more.
+
+    Raises
+    ------
+    Unavailable : the server does not answer.
+    """
+    try:
+        clear_namespace(client, namespace)
+    except redis.RedisError as error:
+        raise Unavailable(f"redis stopped answering ({namespace}): {error}; run again") from error
 
 
 def clear_namespace(client: redis.Redis, namespace: str) -> int:

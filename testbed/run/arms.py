@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
+from testbed.caches.redis import forget
 from testbed.core.clock import LogicalClock
 from testbed.core.errors import InvalidInput, Unsupported
 from testbed.core.names import ValueNames
@@ -62,11 +63,13 @@ class ArmRunner:
         try:
             with changed(stack, arm, ctx), probed(stack, recorder):
                 self._replay(arm, stack, ctx, clock, recorder)
-                return Ran("", held_bytes(stack, self._server.client, namespace))
+                ran = Ran("", held_bytes(stack, self._server.client, namespace))
         except Unsupported as why:
-            return Ran(str(why))
+            ran = Ran(str(why))
         finally:
             stack.close()
+        forget(self._server.client, namespace)  # each SCAN of a later arm would go through what this one leaves
+        return ran
 
     def embed_ahead(self) -> None:
         """Embed what the arms will ask for, in long lists: they use every core, single questions one."""

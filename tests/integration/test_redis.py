@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import redis
 
-from testbed.caches.redis import RedisCache, clear_namespace, held_bytes
+from testbed.caches.redis import RedisCache, clear_namespace, forget, held_bytes
 from testbed.core.clock import LogicalClock
 from testbed.core.errors import Unavailable
 from testbed.core.types import Key
@@ -130,3 +130,5 @@ def test_a_server_that_is_gone_is_told_as_such(tmp_path: Path) -> None:
     gone = redis.Redis(unix_socket_path=str(tmp_path / "nobody"))
     with pytest.raises(Unavailable, match="did not tell what is held"):
         held_bytes(gone, "testbed:held:")
+    with pytest.raises(Unavailable, match="stopped answering"):
+        forget(gone, "testbed:held:")
