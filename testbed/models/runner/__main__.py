@@ -9,7 +9,15 @@ import sys
 from collections.abc import Sequence
 
 from testbed.core.errors import HarnessError, InvalidInput, Unavailable
-from testbed.models.runner.policy import THRESHOLD_VARIABLE, Policy, threshold_from_environment
+from testbed.models.runner.policy import (
+    DECODE_RECALL_FLAG,
+    DECODE_RECALL_VARIABLE,
+    DEFAULT_DECODE_RECALL,
+    THRESHOLD_VARIABLE,
+    Policy,
+    served_decode_recall,
+    threshold_from_environment,
+)
 from testbed.models.runner.strategies import STRATEGIES
 
 
@@ -47,6 +55,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--kv-host-blocks", type=int, default=4096, help="blocks kept in host memory; 0 drops them for good")
     p.add_argument("--kv-recall", type=int, default=4, help="blocks that one chunk may bring back")
+    p.add_argument(
+        DECODE_RECALL_FLAG,
+        default=None,
+        metavar="N",
+        help=f"the same for a decoded token, once per block of tokens; 0 is off, {DEFAULT_DECODE_RECALL} where neither "
+        f"this nor ${DECODE_RECALL_VARIABLE} is set; without a host tier it does nothing",
+    )
     p.add_argument("--prefix-cache-mib", type=int, default=0, help="memory for KV blocks shared by requests; 0 is off")
     p.add_argument(
         "--adapter", action="append", default=[], metavar="NAME=FOLDER", help="a LoRA folder, served as NAME"
@@ -99,6 +114,7 @@ def _policy(args: argparse.Namespace) -> Policy:
         max_blocks=args.kv_max_blocks,
         host_blocks=args.kv_host_blocks,
         recall=args.kv_recall,
+        decode_recall=served_decode_recall(args.kv_decode_recall),
     )
 
 

@@ -10,6 +10,9 @@ from testbed.core.errors import InvalidInput
 
 THRESHOLD_VARIABLE = "DEEPSEEK_CACHE_THRESHOLD"
 DEFAULT_THRESHOLD = 0.15
+DECODE_RECALL_VARIABLE = "DEEPSEEK_CACHE_DECODE_RECALL"
+DECODE_RECALL_FLAG = "--kv-decode-recall"
+DEFAULT_DECODE_RECALL = 1  # of the server, whose host tier is on; what it costs and finds is measured in docs/kv.md
 
 
 def threshold_from_environment() -> float:
@@ -19,6 +22,17 @@ def threshold_from_environment() -> float:
         return float(text) if text else DEFAULT_THRESHOLD
     except ValueError as e:
         raise InvalidInput(f"{THRESHOLD_VARIABLE}={text!r} must be a number") from e
+
+
+def served_decode_recall(flag: str | None) -> int:
+    """The text of ``--kv-decode-recall``, else of ``DEEPSEEK_CACHE_DECODE_RECALL``, as a number; 1 where neither is."""
+    variable = os.environ.get(DECODE_RECALL_VARIABLE, "")
+    name, text = (DECODE_RECALL_VARIABLE, variable) if flag is None else (DECODE_RECALL_FLAG, flag)
+    if flag is None and not text:
+        return DEFAULT_DECODE_RECALL
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidInput(f"{name}={text!r} must be a whole number of blocks; 0 recalls nothing while decoding")
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)

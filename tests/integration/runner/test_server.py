@@ -247,7 +247,7 @@ def test_stopping_ends_open_answers_with_an_error_and_frees_the_port(tmp_path: P
         process.communicate()
 
 
-def test_a_taken_port_and_an_unknown_model_are_one_line_and_exit_status_3() -> None:
+def test_a_taken_port_an_unknown_model_and_a_bad_setting_are_one_line_with_their_exit_status() -> None:
     def run(*argv: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
         return subprocess.run(
@@ -260,6 +260,9 @@ def test_a_taken_port_and_an_unknown_model_are_one_line_and_exit_status_3() -> N
     assert "cannot listen" in result.stderr
     result = run("--model", "no/such-model", "--port", "0")
     assert result.returncode == 3 and "could not be loaded" in result.stderr and "Traceback" not in result.stderr
+    result = run("--model", "tiny", "--port", "0", "--kv-decode-recall", "often")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "--kv-decode-recall='often' must be a whole number" in result.stderr
 
 
 def test_a_prefix_is_reused_within_a_tenant_only_and_says_the_same(serve: Serve) -> None:

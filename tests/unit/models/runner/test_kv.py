@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,6 +47,14 @@ def through(model: Any, ids: torch.Tensor, cache: Any, chunk: int, n_prefill: in
         extra = {} if mask is None else {"attention_mask": mask[:, :end], "position_ids": positions[:, start:end]}
         out.append(model(ids[:, start:end], cache=cache, use_cache=True, **extra).logits)
     return torch.cat(out, 1)
+
+
+def greedy(model: Any, ids: torch.Tensor, cache: Any, n: int) -> list[int]:
+    """The next ``n`` tokens after a prefill in chunks of 50."""
+    said = [int(generate.prefill(model, ids, cache, 50).argmax())]
+    while len(said) < n:
+        said.append(int(model(torch.tensor([said[-1:]]), cache=cache, use_cache=True).logits[0, -1].argmax()))
+    return said
 
 
 def far(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -294,6 +303,31 @@ def test_when_everything_is_recalled_the_greedy_answer_is_that_of_the_full_cache
             ours = through(model, ids, cache, 60, 190)
         assert far(ours, full) < EXACT
         assert any(layer.recalled for layer in cache.own)
+
+
+def test_recall_while_decoding_changes_no_answer_where_everything_fits(model_of: Any) -> None:
+    for family in ("llama", "gemma3"):
+        model, ids = model_of(family), tokens(160)
+        roomy = Policy(window=32, block=8, sink=8, threshold=0.0, max_blocks=40, host_blocks=100)
+        said = []
+        with attached(model):
+            for policy in (roomy, replace(roomy, decode_recall=1)):
+                cache = SlidingSparseCache(model, policy)
+                said.append(greedy(model, ids, cache, 40))
+                assert not any(layer.recalled for layer in cache.own)
+        assert said[0] == said[1] == greedy(model, ids, DynamicCache(config=model.config), 40)
+
+
+def test_recall_while_decoding_brings_blocks_back_once_per_block_of_tokens(model_of: Any) -> None:
+    model, ids = model_of("llama"), tokens(300)
+    policy = Policy(window=32, block=8, sink=8, threshold=0.0, max_blocks=2, host_blocks=100, recall=0)
+    came = {}
+    with attached(model):
+        for n in (0, 1, 2):
+            cache = SlidingSparseCache(model, replace(policy, decode_recall=n))
+            greedy(model, ids, cache, 17)  # the first token is the prefill's; 16 are decoded
+            came[n] = [len(layer.recalled) for layer in cache.own]
+    assert came == {0: [0] * 3, 1: [2 * 3] * 3, 2: [2 * 6] * 3}
 
 
 def test_a_question_about_a_block_that_stayed_brings_back_what_was_beside_it(model_of: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 from runner_families import build, tokens
 
 from testbed.core.errors import InvalidInput, Unavailable
+from testbed.models.runner import __main__ as server_main
 from testbed.models.runner import dense, generate, strategies, weights
 from testbed.models.runner.dense import attention
 from testbed.models.runner.host import HostTier
 from testbed.models.runner.metrics import Metrics
-from testbed.models.runner.policy import Policy, threshold_from_environment
+from testbed.models.runner.policy import Policy, served_decode_recall, threshold_from_environment
 from testbed.models.runner.rotary import rotate
 from testbed.models.runner.rows import Part, Rows, joined
 from testbed.models.runner.scores import BlockScores, asked_for, attention_mass, share_of_best, staying
@@ -51,6 +53,34 @@ def test_the_threshold_comes_from_its_variable(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("DEEPSEEK_CACHE_THRESHOLD", "much")
     with pytest.raises(InvalidInput, match="much"):
         threshold_from_environment()
+
+
+def test_recall_while_decoding_comes_from_its_flag_then_its_variable_then_is_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def served(*argv: str) -> Policy:
+        return server_main._policy(server_main._parser().parse_args(argv))
+
+    monkeypatch.delenv("DEEPSEEK_CACHE_DECODE_RECALL", raising=False)
+    default = served()
+    assert default.decode_recall == 1 and default.host_blocks > 0
+    assert served("--kv-decode-recall", "3") == replace(default, decode_recall=3)
+    monkeypatch.setenv("DEEPSEEK_CACHE_DECODE_RECALL", "0")
+    assert served().decode_recall == 0
+    assert served("--kv-decode-recall", "2").decode_recall == 2
+    # without a host tier it brings nothing back, so the bound does not count it
+    assert served("--kv-decode-recall", "2", "--kv-host-blocks", "0").rows_bound() == served().rows_bound()
+
+
+@pytest.mark.parametrize("wrong", ["-1", "1.5", "many", ""])
+def test_a_recall_while_decoding_that_is_no_number_of_blocks_is_refused_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    with pytest.raises(InvalidInput, match=r"--kv-decode-recall='.*' must be a whole number"):
+        served_decode_recall(wrong)
+    monkeypatch.setenv("DEEPSEEK_CACHE_DECODE_RECALL", wrong or " ")
+    with pytest.raises(InvalidInput, match=r"DEEPSEEK_CACHE_DECODE_RECALL='.*' must be a whole number"):
+        served_decode_recall(None)
 
 
 # -- rotation and attention ------------------------------------------------------------------------------------------
