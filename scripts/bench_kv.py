@@ -21,6 +21,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -145,32 +146,54 @@ def _formula_bytes(model: Any, n: int) -> int:
 
 def needles(model: Any, tokenizer: Any, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A 5-digit code hidden in shuffled documentation; the question is a chunk of its own, after the context."""
-    return _asked(model, kv_cases.needles(tokenizer.encode, args.tokens, args.seeds), args)
+    return _asked(model, kv_cases.needles(_encoder(tokenizer), args.tokens, args.seeds), args)
 
 
 def ledger(model: Any, tokenizer: Any, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Facts of the ledger's record pages, asked one after another, each of the cache as the context left it."""
-    return _asked(model, kv_cases.ledger(tokenizer.encode, args.tokens, args.seeds), args)
+    return _asked(model, kv_cases.ledger(_encoder(tokenizer), args.tokens, args.seeds), args)
 
 
 def _asked(model: Any, cases: list[kv_cases.Case], args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    for setting in settings(args):
-        caches = strategies.Caches(model, setting.strategy, setting.policy)
-        told: list[Told] = []
+    for alike in _alike(settings(args)):
+        caches = strategies.Caches(model, alike[0].strategy, alike[0].policy)
+        told: dict[str, list[Told]] = {setting.name: [] for setting in alike}
         with caches.ready(), torch.inference_mode():
             for case in cases:
                 cache = caches.new()
                 generate.prefill(model, torch.tensor([case.context]), cache, args.chunk)
-                told += [_says(model, copy.deepcopy(cache), ask, args.chunk) for ask in case.asks]
-        n = len(told)
-        yield {
-            "setting": setting.name, "max_blocks": setting.policy.max_blocks, "hits": sum(t.hit for t in told), "of": n,
-            "each": "".join(str(int(t.hit)) for t in told),
-            "mean_logprob": round(sum(t.logprob for t in told) / n, 3),
-            "logprobs": [round(t.logprob, 3) for t in told],
-            "keep_ratio": round(sum(t.keep_ratio for t in told) / n, 4),
-            "keep_ratio_most": round(max(t.keep_ratio_most for t in told), 4),
-        }  # fmt: skip
+                for setting in alike:
+                    for layer in getattr(cache, "own", []):
+                        layer.policy = setting.policy
+                    told[setting.name] += [_says(model, copy.deepcopy(cache), ask, args.chunk) for ask in case.asks]
+        for setting in alike:
+            yield {"setting": setting.name, "max_blocks": setting.policy.max_blocks, **_summary(told[setting.name])}
+
+
+def _encoder(tokenizer: Any) -> kv_cases.Encode:
+    """Begins every text with one token; with one that ends texts where the tokenizer has none to begin them."""
+    if tokenizer.encode(""):
+        return tokenizer.encode  # type: ignore[no-any-return]
+    return lambda text: [min(tokenizer.stops), *tokenizer.encode(text)]
+
+
+def _alike(rows: list[Setting]) -> list[list[Setting]]:
+    """Settings whose caches are the same until a token is decoded: they share the reading of a context."""
+    found: dict[Any, list[Setting]] = {}
+    for row in rows:
+        found.setdefault((row.strategy, replace(row.policy, decode_recall=0)), []).append(row)
+    return list(found.values())
+
+
+def _summary(told: list[Told]) -> dict[str, Any]:
+    n = len(told)
+    return {
+        "hits": sum(t.hit for t in told), "of": n, "each": "".join(str(int(t.hit)) for t in told),
+        "mean_logprob": round(sum(t.logprob for t in told) / n, 3),
+        "logprobs": [round(t.logprob, 3) for t in told],
+        "keep_ratio": round(sum(t.keep_ratio for t in told) / n, 4),
+        "keep_ratio_most": round(max(t.keep_ratio_most for t in told), 4),
+    }  # fmt: skip
 
 
 class Told(NamedTuple):
@@ -200,8 +223,8 @@ def _says(model: Any, cache: Any, ask: kv_cases.Ask, chunk: int) -> Told:
 def cases(_: Any, tokenizer: Any, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Write the prompts of ``needles`` and ``ledger`` as token ids, for a program that cannot make them."""
     sets = {
-        "needles": kv_cases.needles(tokenizer.encode, args.tokens, args.seeds),
-        "ledger": kv_cases.ledger(tokenizer.encode, args.tokens, args.seeds),
+        "needles": kv_cases.needles(_encoder(tokenizer), args.tokens, args.seeds),
+        "ledger": kv_cases.ledger(_encoder(tokenizer), args.tokens, args.seeds),
     }
     kv_cases.write(args.out, sets)
     yield {"out": args.out.name, **{name: sum(len(c.asks) for c in made) for name, made in sets.items()}}
