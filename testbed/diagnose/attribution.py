@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from testbed.diagnose.blame import Blame
 from testbed.diagnose.heatmap import Match
 
 # A layer is named when it gives back at least this share of the drop, with the interval above 0.
 NAMED_SHARE = 0.25
-# Where the drop is too small for a share: when it mends more of the asks that are worse than it leaves.
+# Where no share is clear: when it mends more of the asks that are worse than it leaves.
 MENDED_SHARE = 0.5
 
 
@@ -74,12 +74,12 @@ def suspects_of_blame(blames: Iterable[Blame], *, exact: bool = False) -> tuple[
     """Layers whose bypass clearly gives back a part of the drop, most guilty first.
 
     The confidence is the lower end of the interval of the share, in [0, 1]. ``exact``: the stack is deterministic, so
-    that an ask is worse because of the fault and of nothing else; a drop that is too small for a share is then told by
+    that an ask is worse because of the fault and of nothing else; where no share is clear, the drop is then told by
     the asks that it consists of, with the lower end of the interval of how many of them the bypass mends.
     """
     found = list(blames)
     clear = [b for b in found if b.share is not None and b.share >= NAMED_SHARE and b.low > 0.0]
-    if clear or not exact or any(b.share is not None for b in found):
+    if clear or not exact:
         ranked = sorted(clear, key=lambda b: -(b.share or 0.0))
         return tuple(Suspect(b.layer, min(1.0, max(0.0, b.low))) for b in ranked)
     mending = sorted((b for b in found if b.mended > MENDED_SHARE * b.worse), key=lambda b: -b.mended)
@@ -94,6 +94,14 @@ def suspects_of_shares(shares: Iterable[tuple[str, float]], *, least: float = NA
         return ()
     ranked = sorted(((layer, share / total) for layer, share in found), key=lambda s: -s[1])
     return tuple(Suspect(layer, min(1.0, part)) for layer, part in ranked if part >= least)
+
+
+def suspects_of_repair(repair: Mapping[str, Any] | None, *, exact: bool) -> tuple[Suspect, ...]:
+    """The layers of the smallest repair, of a deterministic stack; as sure as it is that they mend what is worse."""
+    if repair is None or not exact or not repair["worse"]:
+        return ()
+    sure = wilson(repair["worse"] - repair["left"], repair["worse"]).low
+    return tuple(Suspect(layer, sure) for layer in repair["layers"])
 
 
 def suspects_of_matches(matches: Iterable[Match]) -> tuple[Suspect, ...]:

@@ -131,6 +131,34 @@ def shapley_by_ask(series: Mapping[frozenset[str], Floats], layers: Iterable[str
     return out
 
 
+class Repair(NamedTuple):
+    """The layers without which all is as it should be: so many asks are ``worse`` with them, and ``left`` without."""
+
+    layers: tuple[str, ...]
+    worse: int
+    left: int
+
+
+def smallest_repair(clean: Floats, series: Mapping[frozenset[str], Floats], layers: Iterable[str]) -> Repair:
+    """The fewest layers whose bypass leaves the fewest asks that are worse than in the clean arm.
+
+    Parameters
+    ----------
+    clean : (n_asks,) a metric of which more is better, all scored
+    series : the same of the faulty stack without each set of layers, without none of them included
+    layers : their order, which is the answer's too
+
+    Of sets of one size that leave equally many, the one with the highest mean. Says whose fault it is where the stack is
+    deterministic: there an ask is not worse by chance.
+    """
+    names = _distinct(layers)
+    left = {s: int((values < clean - _SAME).sum()) for s, values in series.items()}
+    least = min(left.values())
+    places = {s: sorted(names.index(layer) for layer in s) for s, n in left.items() if n == least}
+    best = min(places, key=lambda s: (len(s), -float(series[s].mean()), places[s]))
+    return Repair(tuple(names[place] for place in places[best]), left[frozenset()], least)
+
+
 class Sampled(NamedTuple):
     """An estimated share and the standard error of the estimate."""
 

@@ -28,6 +28,7 @@ def measured(arms: Mapping[str, ArmJudgement], plan: Plan, metric: str) -> dict[
     shares      ``layer share low high error``, in units of the metric, greatest first; an interval where they are
                 exact, the standard error of the estimate where they are sampled
     windows     by layer, the share in each window of the stream; ops, asks: by layer, each ask's, None where unscored
+    repair      layers, worse, left: the fewest layers whose bypass leaves the fewest asks worse than in the clean arm
     exact       False beyond five layers
     arms        those that ran for the shares alone
     why         why there are none
@@ -58,8 +59,10 @@ def measured(arms: Mapping[str, ArmJudgement], plan: Plan, metric: str) -> dict[
     told = _exact(found, layers, known, plan) if out["exact"] else _sampled(found, layers, known, plan)
     told["shares"].sort(key=lambda s: (-s["share"], layers.index(s["layer"])))
     rest = drop - sum(s["share"] for s in told["shares"])
+    repair = blame.smallest_repair(clean[known], {s: values[known] for s, values in found.items()}, layers)._asdict()
     ops = [score.op for score in arms["faulty"].scores]
-    return out | {"drop": drop, "rest": rest, "scored": int(known.sum()), "ops": ops, "why": ""} | told
+    all_of_it = {"drop": drop, "rest": rest, "repair": repair, "scored": int(known.sum()), "ops": ops, "why": ""}
+    return out | all_of_it | told
 
 
 def _bypassed(plan: Plan) -> list[str]:

@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 from testbed.core import coalitions
 from testbed.core.scenario import Expect, Scenario, Variant
 from testbed.diagnose import blame
-from testbed.diagnose.attribution import Case, Suspect, suspects_of_blame, suspects_of_matches, suspects_of_shares
+from testbed.diagnose.attribution import (
+    Case,
+    Suspect,
+    suspects_of_blame,
+    suspects_of_matches,
+    suspects_of_repair,
+    suspects_of_shares,
+)
 from testbed.diagnose.blame import SMALLEST_DROP
 from testbed.diagnose.heatmap import Match
 from testbed.diagnose.judge import judge_arm, judge_run
@@ -25,7 +32,7 @@ from testbed.run.plan import layers_of
 from testbed.run.settings import Settings
 from testbed.run.sweep import Measure
 
-BYPASS, PUBLISHED, SHAPLEY = "bypass and replay", "joint attribution", "shapley"
+BYPASS, PUBLISHED, SHAPLEY, REPAIR = "bypass and replay", "joint attribution", "shapley", "smallest repair"
 CONTROL = "clean-without:"  # and the outermost layer, which the healthy control has lost
 LEAST_SHARE = 0.05  # of the drop: of two layers at fault, the one that the other hides may have little
 
@@ -106,6 +113,7 @@ def said(folder: Path) -> dict[str, Any]:
         shares = [(s["layer"], s["share"]) for s in summary["shapley"]["shares"] if s["share"] > 0.0]
         told = not summary["shapley"]["why"] and summary["shapley"]["drop"] >= SMALLEST_DROP
         methods[SHAPLEY] = suspects_of_shares(shares, least=LEAST_SHARE) if told else ()
+        methods[REPAIR] = suspects_of_repair(summary["shapley"].get("repair"), exact=summary["deterministic"])
     arms = {name: summary["arms"].get(name, {}).get("means", {}) for name in ("clean", "faulty")}
     means = {name: found.get(summary["metric"]) for name, found in arms.items()}
     return {
@@ -123,7 +131,7 @@ def said(folder: Path) -> dict[str, Any]:
     }
 
 
-MEASURE = Measure("attribution@2", said)
+MEASURE = Measure("attribution@3", said)
 
 
 def cases(values: Iterable[dict[str, Any]]) -> list[Case]:

@@ -103,6 +103,7 @@ def report(reader: RunReader, *, most: int = questions.MOST) -> bytes:
         shares=shares,
         share_ticks=ticks,
         parts=parts,
+        repair=verdict.repair(summary),
         part_ticks=part_ticks,
         published=figures.published(summary),
         points=points,

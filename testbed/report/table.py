@@ -13,7 +13,7 @@ from testbed.record.folder import RunReader
 from testbed.report import arms, shades
 from testbed.report.catalogue import print_json
 from testbed.report.columns import Column, number, percent, to_table
-from testbed.report.verdict import is_exact
+from testbed.report.verdict import is_exact, repair
 
 MARGIN = 12  # columns that the names of the lines below the table take
 
@@ -127,6 +127,8 @@ def shapley(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "shapley", f"the drop of {number(found['drop'])} {summary['metric']} is shared by{how}:"
     yield "", ", ".join(told)
     yield "", f"{number(found['rest'], signed=True)} is no layer's: what running without any of them costs or gives"
+    if repaired := repair(summary):
+        yield "repair", repaired
 
 
 def _spread_of(share: Mapping[str, Any]) -> str:

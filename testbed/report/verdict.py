@@ -93,6 +93,15 @@ def is_exact(summary: Mapping[str, Any]) -> bool:
     return summary.get("deterministic") is True
 
 
+def repair(summary: Mapping[str, Any]) -> str:
+    """The fewest layers to mend, of a deterministic stack; "" where nothing is worse."""
+    found = (summary.get("shapley") or {}).get("repair")
+    if not found or not is_exact(summary) or not found["worse"]:
+        return ""
+    without = " and ".join(found["layers"]) or "nothing"
+    return f"asks worse than in the clean arm: {found['worse']:,}; without {without} {found['left']:,}, and no fewer layers do"
+
+
 def violations(summary: Mapping[str, Any], arm: str = "faulty") -> list[tuple[str, int]]:
     """Invariants that the arm breaks and how often, the one of the witness first."""
     broken = [v for v in summary["arms"].get(arm, {}).get("verdicts", ()) if v["holds"] is False]

@@ -10,6 +10,7 @@ from testbed.diagnose.attribution import (
     accuracy,
     suspects_of_blame,
     suspects_of_matches,
+    suspects_of_repair,
     suspects_of_shares,
     wilson,
 )
@@ -106,3 +107,14 @@ def test_few_asks_say_nothing_beside_a_clear_drop() -> None:
     clear = Blame("answer", 0.9, 0.5, 1.0, worse=40, mended=36)
     other = Blame("text", 0.1, -0.1, 0.2, worse=40, mended=30)
     assert [s.layer for s in suspects_of_blame([clear, other], exact=True)] == ["answer"]
+    wide = clear._replace(low=-0.8)
+    assert suspects_of_blame([wide]) == ()
+    assert [s.layer for s in suspects_of_blame([wide], exact=True)] == ["answer"]
+
+
+def test_the_smallest_repair_is_told_of_a_deterministic_stack_alone() -> None:
+    found = {"layers": ["answer", "text"], "worse": 4, "left": 0}
+    assert [s.layer for s in suspects_of_repair(found, exact=True)] == ["answer", "text"]
+    assert suspects_of_repair(found, exact=True)[0].confidence == pytest.approx(0.51, abs=0.01)
+    assert suspects_of_repair(found, exact=False) == suspects_of_repair(None, exact=True) == ()
+    assert suspects_of_repair({"layers": [], "worse": 0, "left": 0}, exact=True) == ()

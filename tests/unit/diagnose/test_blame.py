@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from testbed.core.errors import InvalidInput
-from testbed.diagnose.blame import Blame, counterfactual, sampled_shapley, shapley
+from testbed.diagnose.blame import Blame, Repair, counterfactual, sampled_shapley, shapley, smallest_repair
 
 NAN = float("nan")
 
@@ -87,3 +87,26 @@ def test_sampling_asks_for_each_subset_once() -> None:
     found = sampled_shapley(score, "abcdef", seed=1, pairs=20)
     assert len(asked) == len(set(asked))
     assert all(s.share == pytest.approx(1.0) and s.error == pytest.approx(0.0) for s in found.values())
+
+
+def by_set(**values: list[float]) -> dict[frozenset[str], np.ndarray]:
+    """By the initials of the layers that are left out: ``none`` is the faulty arm."""
+    return {frozenset("" if name == "none" else name): np.array(v) for name, v in values.items()}
+
+
+def test_the_smallest_repair_has_every_layer_that_is_needed_and_no_other() -> None:
+    clean = np.ones(4)
+    found = by_set(none=[0, 0, 0, 1], a=[1, 1, 0, 1], b=[0, 0, 1, 1], c=[0, 0, 0, 1])
+    found |= by_set(ab=[1, 1, 1, 1], ac=[1, 1, 0, 1], bc=[0, 0, 1, 1], abc=[1, 1, 1, 1])
+    assert smallest_repair(clean, found, "abc") == Repair(("a", "b"), 3, 0)
+
+
+def test_a_bypass_that_costs_an_ask_of_its_own_still_repairs() -> None:
+    found = by_set(none=[0, 0, 0, 1], a=[1, 1, 1, 0.5], b=[0, 0, 0, 1], ab=[1, 1, 1, 0.5])
+    assert smallest_repair(np.ones(4), found, "ab") == Repair(("a",), 3, 1)
+
+
+def test_of_repairs_that_leave_equally_many_the_better_one_counts_and_nothing_needs_none() -> None:
+    clean = np.array([1.0, 0.5])
+    assert smallest_repair(clean, by_set(none=[0, 0.5], a=[1, 0.5], b=[1, 1], ab=[1, 1]), "ab").layers == ("b",)
+    assert smallest_repair(clean, by_set(none=[1, 0.5], a=[1, 1], b=[1, 0.5], ab=[1, 1]), "ab") == Repair((), 0, 0)

@@ -57,6 +57,7 @@ def hidden(bypassed: set[str], ask: int) -> float:
 
 def test_layers_that_hide_one_another_share_the_drop_to_the_last_digit() -> None:
     found = measured(hidden)
+    assert found["repair"] == {"layers": ("answer", "retrieval"), "worse": 20, "left": 0}
     told = {s["layer"]: s["share"] for s in found["shares"]}
     assert found["drop"] == 0.5 and found["exact"]
     assert told == {"answer": pytest.approx(0.375), "retrieval": pytest.approx(0.125), "text": pytest.approx(0.0)}

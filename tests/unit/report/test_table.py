@@ -198,7 +198,10 @@ def test_shares_of_several_layers_are_told_and_the_arms_they_took_are_left_out_o
     text = told(summary(shapley=SHARES, arms=ran, order=order), width=120)
     assert "shapley     the drop of 0.350 true is shared by:" in text
     assert "answer +0.240 [+0.200, +0.280], retrieval +0.100 ± 0.020, the other layers nothing" in text
-    assert "+0.010 is no layer's" in text
+    assert "+0.010 is no layer's" in text and "repair" not in text
+    mended = SHARES | {"repair": {"layers": ["answer", "retrieval"], "worse": 46, "left": 1}}
+    text = told(summary(shapley=mended, deterministic=True), width=120)
+    assert "repair      asks worse than in the clean arm: 46; without answer and retrieval 1, and no fewer" in text
     assert "faulty-without:answer+retrieval" not in text
     assert "could not tell: arm x did not run" in told(
         summary(shapley=SHARES | {"shares": [], "why": "arm x did not run"})
