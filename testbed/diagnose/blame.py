@@ -148,8 +148,8 @@ def smallest_repair(clean: Floats, series: Mapping[frozenset[str], Floats], laye
     series : the same of the faulty stack without each set of layers, without none of them included
     layers : their order, which is the answer's too
 
-    Of sets of one size that leave equally many, the one with the highest mean. Says whose fault it is where the stack is
-    deterministic: there an ask is not worse by chance.
+    Of sets of one size that leave equally many, the one with the highest mean. It says whose fault it is where the
+    stack is deterministic: there an ask is not worse by chance.
     """
     names = _distinct(layers)
     left = {s: int((values < clean - _SAME).sum()) for s, values in series.items()}

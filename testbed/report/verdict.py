@@ -98,8 +98,8 @@ def repair(summary: Mapping[str, Any]) -> str:
     found = (summary.get("shapley") or {}).get("repair")
     if not found or not is_exact(summary) or not found["worse"]:
         return ""
-    without = " and ".join(found["layers"]) or "nothing"
-    return f"asks worse than in the clean arm: {found['worse']:,}; without {without} {found['left']:,}, and no fewer layers do"
+    without = f"without {' and '.join(found['layers']) or 'nothing'} {found['left']:,}, and no fewer layers do"
+    return f"asks worse than in the clean arm: {found['worse']:,}; {without}"
 
 
 def violations(summary: Mapping[str, Any], arm: str = "faulty") -> list[tuple[str, int]]:
