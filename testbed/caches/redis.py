@@ -143,17 +143,20 @@ def _held_by(client: Any, names: Sequence[Any]) -> int:
     lengths = _each(client, [("STRLEN", name) for name in names])
     others = [name for name, length in zip(names, lengths, strict=True) if isinstance(length, redis.ResponseError)]
     kinds = _each(client, [("TYPE", name) for name in others])
-    reads = [_READ.get(kind.decode(), ("DUMP",)) for kind in kinds]
+    reads = [_READ.get(kind.decode(), ("DUMP",)) for kind in kinds]  # DUMP: gone in between, or of a module's own type
     values = _each(client, [(command, name, *rest) for name, (command, *rest) in zip(others, reads, strict=True)])
     return sum(length for length in lengths if isinstance(length, int)) + sum(map(_size, values))
 
 
 def _each(client: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """All replies, errors among them, in one round trip."""
+    """All replies in one round trip, and where a name holds another type, that error; any other error is raised."""
     with client.pipeline(transaction=False) as asking:
         for words in commands:
             asking.execute_command(*words)
         replies: list[Any] = asking.execute(raise_on_error=False)
+    for reply in replies:
+        if isinstance(reply, Exception) and not str(reply).startswith("WRONGTYPE"):
+            raise reply
     return replies
 
 

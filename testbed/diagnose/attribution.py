@@ -82,7 +82,7 @@ def suspects_of_blame(blames: Iterable[Blame], *, exact: bool = False) -> tuple[
     if clear or not exact:
         ranked = sorted(clear, key=lambda b: -(b.share or 0.0))
         return tuple(Suspect(b.layer, min(1.0, max(0.0, b.low))) for b in ranked)
-    mending = sorted((b for b in found if b.mended > MENDED_SHARE * b.worse), key=lambda b: -b.mended)
+    mending = sorted((b for b in found if b.drop > 0.0 and b.mended > MENDED_SHARE * b.worse), key=lambda b: -b.mended)
     return tuple(Suspect(b.layer, wilson(b.mended, b.worse).low) for b in mending)
 
 

@@ -22,7 +22,7 @@ class Blame(NamedTuple):
 
     1.0: all of it. Below 0: it gets worse without the layer. None: could not tell (``why``). ``worse`` counts the asks
     that are worse than in the clean arm, ``mended`` those of them that are not without the layer: of a deterministic
-    stack they say whose fault these asks are, however few.
+    stack they say whose fault these asks are, however few, where there is a ``drop`` in all.
     """
 
     layer: str
@@ -32,11 +32,12 @@ class Blame(NamedTuple):
     why: str = ""
     worse: int = 0
     mended: int = 0
+    drop: float = nan
 
 
 def from_json(row: Mapping[str, Any]) -> Blame:
     """The blame that a summary holds, also an older one's, which has no counts; JSON has no NaN."""
-    return Blame(**{**row, **{name: nan if row.get(name) is None else row[name] for name in ("low", "high")}})
+    return Blame(**{**row, **{name: nan if row.get(name) is None else row[name] for name in ("low", "high", "drop")}})
 
 
 def counterfactual(
@@ -65,18 +66,20 @@ def _share(layer: str, clean: Floats, faulty: Floats, values: Floats, *, seed: i
     known = stacked[:, ~np.isnan(stacked).any(axis=0)]
     if not known.shape[1]:
         return Blame(layer, None, why="no ask is scored in all three arms")
-    lost = known[1] < known[0] - _SAME
-    worse, mended = int(lost.sum()), int((known[2][lost] >= known[0][lost] - _SAME).sum())
+    lost = stacked[1] < stacked[0] - _SAME  # False where one of the two is unscored
+    worse, mended = int(lost.sum()), int((stacked[2][lost] >= stacked[0][lost] - _SAME).sum())
     drop, gain = float(known[0].mean() - known[1].mean()), float(known[2].mean() - known[1].mean())
     # One name for all layers: every layer is judged over the same resampled asks.
     means = resampled_means(known, seed=seed, name="blame")
     drops, gains = means[:, 0] - means[:, 1], means[:, 2] - means[:, 1]
     if drop < SMALLEST_DROP or float(np.percentile(drops, 2.5)) <= 0.0:
-        return Blame(layer, None, why=f"the drop of {drop:.4f} is not clearly above 0", worse=worse, mended=mended)
+        return Blame(
+            layer, None, why=f"the drop of {drop:.4f} is not clearly above 0", worse=worse, mended=mended, drop=drop
+        )
     # The denominator is kept off zero in the few resamples that miss the drop.
     shares = gains / np.maximum(drops, SMALLEST_DROP / 2)
     low, high = np.percentile(shares, [2.5, 97.5])
-    return Blame(layer, gain / drop, float(low), float(high), worse=worse, mended=mended)
+    return Blame(layer, gain / drop, float(low), float(high), worse=worse, mended=mended, drop=drop)
 
 
 def shapley(values: Mapping[frozenset[str], float], layers: Iterable[str]) -> dict[str, float]:

@@ -12,6 +12,7 @@ CURED, NOT_CURED = 0.95, 0.50
 # A stack without a layer is not quite the clean stack: an answer cache also repeats a right answer to a paraphrase that
 # retrieval would have failed. So a bypass that gives back this much has cured.
 CURED_BY_BYPASS = 0.90
+BYPASSED = "faulty-without:"  # and the layer, or several with a plus
 _ROUNDING = 1e-9
 
 

@@ -71,9 +71,9 @@ class Judged:
 
     @property
     def group(self) -> str:
-        """Seeds of one variant are judged together."""
+        """Seeds of one variant are judged together, but not where each difference is one by itself."""
         cell = self.cell
-        rest = (cell.level, cell.queries, cell.stack, cell.store, cell.dataset)
+        rest = (cell.level, cell.queries, cell.stack, cell.store, cell.dataset, *(("seed", cell.seed) * self.is_exact))
         return f"{self.scenario}/{cell.variant}/{'/'.join(map(str, rest))}"
 
     def outcome(self) -> Outcome | Literal["passed"]:

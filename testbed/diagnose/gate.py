@@ -27,6 +27,7 @@ import numpy as np
 from testbed.core.history import Ask
 from testbed.diagnose.asks import SCORES, Asks, scored
 from testbed.diagnose.contrast import SAME, Contrast, Name, Pair, contrasts, is_lower_better, over_scenarios
+from testbed.diagnose.expectations import BYPASSED
 from testbed.diagnose.findings import RULES, Decision, Finding, Judged
 from testbed.diagnose.remember import broken_promises, made_from, usual_tolerance
 from testbed.metrics.serving import layer_of
@@ -107,12 +108,15 @@ def judge(
     stands = {arm: arm for arm in cell.arms} if as_clean == "clean" else {"clean": as_clean}
     digests = reader.manifest["arm_digests"]
     moved = [arm for arm, now in stands.items() if digests.get(now) != cell.arms[arm].digest]
-    is_exact = cell.deterministic and not across  # another stack or store is another machine
+    claims = reader.manifest["settings"].get("deterministic") is True
+    same = all(reader.manifest["settings"][name] == getattr(cell, name) for name in ("stack", "store"))
+    is_exact = cell.deterministic and claims and same
     n_scored = scored(asks.gated("clean").get(reader.summary.get("metric", ""), np.array([])))
     sees = 1 / max(n_scored, 1) if is_exact else seen(reader.summary)  # one ask, or what chance leaves
     findings = [
         *_same_twice(reader, twin or {}),
-        *_exactly(cell, asks, stands, moved, exact),
+        *_claimed(cell, claims),
+        *(_exactly(cell, asks, stands, moved, exact) if claims else ()),
         *_violations(cell, reader.summary, stands),
     ]
     if as_clean == "clean":
@@ -132,6 +136,15 @@ def judge(
         asks=asks,
         stands=stands,
     )
+
+
+def _claimed(cell: Cell, claims: bool) -> list[Finding]:
+    """A stack that says another thing of itself than it did is held to what chance explains, until it is recorded."""
+    if cell.deterministic == claims:
+        return []
+    then, now = ("called", "does not") if cell.deterministic else ("did not call", "does")
+    text = f"the stack {then} itself deterministic when the baseline was recorded, and {now} now; record it anew"
+    return [Finding("determinism", "noted", "", text)]
 
 
 def _same_twice(reader: RunReader, twin: Mapping[str, Path]) -> list[Finding]:
@@ -299,7 +312,11 @@ def decide(cells: Sequence[Judged], *, without: Sequence[str] = (), others: Sequ
         group: contrasts([j.pairs for j in members], seed=members[0].cell.seed, name=f"gate/{group}")
         for group, members in groups.items()
     }
-    compared = over_scenarios(compared)
+    exact = {group for group, members in groups.items() if members[0].is_exact}
+    compared = {
+        **over_scenarios({group: rows for group, rows in compared.items() if group in exact}),
+        **over_scenarios({group: rows for group, rows in compared.items() if group not in exact}),
+    }
     out = []
     for judged in cells:
         found = list(judged.findings)
@@ -311,24 +328,35 @@ def decide(cells: Sequence[Judged], *, without: Sequence[str] = (), others: Sequ
 
 
 def _fallen(members: Sequence[Judged], rows: Sequence[Contrast]) -> list[Finding]:
-    """Metrics that are worse by more than their tolerance: notes where chance may have done it, failures else."""
+    """Metrics that are worse by more than their tolerance: notes where chance may have done it, failures else.
+
+    Chance has no part in a stack that is deterministic, but an outer cache that serves more leaves less to an inner
+    one: behind a layer that has more valid hits, one that has fewer is judged as if chance had.
+    """
     found = []
+    more = {(row.name.arm, layer) for row in rows if (layer := layer_of(row.name.metric)) and row.loss < -SAME}
+    order = [] if members[0].asks is None else members[0].asks.reader.summary["order"]
     for row in rows:
-        allowed = min(_allowed(judged, row.name.metric) for judged in members)
+        before = _outside(layer_of(row.name.metric), order)
+        is_exact = members[0].is_exact and not any((row.name.arm, layer) in more for layer in before)
+        allowed = min(_allowed(judged, row.name.metric, is_exact) for judged in members)
         if isnan(row.loss) or row.loss <= allowed + SAME:
             continue
         layer, witness = _where(members, row)
         low, high = row.interval.low, row.interval.high
+        digits = 3 if row.loss >= 0.0005 else 6
         way = "rose" if is_lower_better(row.name.metric) else "fell"
         text = (
-            f"{row.name.metric} {way} by {row.loss:.3f}, {row.a:.3f} -> {row.b:.3f}"
-            f" (95 % interval of the difference {low:+.3f} to {high:+.3f}, tolerance {allowed:g}, p {row.p_holm:.4f})"
+            f"{row.name.metric} {way} by {row.loss:.{digits}f}, {row.a:.{digits}f} -> {row.b:.{digits}f}"
+            f" (95 % interval of the difference {low:+.{digits}f} to {high:+.{digits}f}, tolerance {allowed:g},"
+            f" p {row.p_holm:.4f})"
         )
-        fails = row.significant or all(judged.is_exact for judged in members)
+        fails = row.significant or is_exact
         if not fails:
             text += ": not significant"
         elif not row.significant:
-            text += f": {row.losses} asks are worse, {row.wins} better, and chance has no part in it"
+            asks = "1 ask is" if row.losses == 1 else f"{row.losses} asks are"
+            text += f": {asks} worse, {row.wins} better, and chance has no part in it"
         found.append(
             Finding(
                 "metric",
@@ -344,11 +372,17 @@ def _fallen(members: Sequence[Judged], rows: Sequence[Contrast]) -> list[Finding
     return found
 
 
-def _allowed(judged: Judged, metric: str) -> float:
-    """What is not yet a regression. A deterministic stack is allowed nothing, against another one as much as any."""
-    cell = judged.cell
-    own = cell.tolerance.get(metric, usual_tolerance(metric, cell.deterministic))
-    return own if judged.is_exact == cell.deterministic else max(own, usual_tolerance(metric, deterministic=False))
+def _outside(layer: str, order: Sequence[str]) -> list[str]:
+    """What is asked before a layer, by the arms that bypass one; of a tier, also its layer as a whole."""
+    whole, tier = layer.partition(".")[0], "." in layer
+    layers = [arm.removeprefix(BYPASSED) for arm in order if arm.startswith(BYPASSED) and "+" not in arm]
+    return [*layers[: layers.index(whole)], *[whole] * tier] if whole in layers else []
+
+
+def _allowed(judged: Judged, metric: str, is_exact: bool) -> float:
+    """What is not yet a regression: nothing where chance has no part, unless the file says otherwise."""
+    own = judged.cell.tolerance.get(metric, usual_tolerance(metric, judged.cell.deterministic))
+    return own if is_exact == judged.cell.deterministic else max(own, usual_tolerance(metric, deterministic=False))
 
 
 def _where(members: Sequence[Judged], row: Contrast) -> tuple[str, str]:

@@ -8,11 +8,10 @@ from math import nan
 from typing import Any
 
 from testbed.diagnose import over_seeds
-from testbed.diagnose.expectations import fall, recovered
+from testbed.diagnose.blame import SMALLEST_DROP
+from testbed.diagnose.expectations import BYPASSED, fall, recovered
 from testbed.diagnose.over_seeds import Mean, Share
 from testbed.metrics.scores import is_lower_better
-
-BYPASSED = "faulty-without:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +75,8 @@ def _blame(group: Sequence[Mapping[str, Any]]) -> dict[str, Mean]:
     shares: dict[str, list[float]] = {}
     for found in filter(drop_is_significant, group):
         clean, faulty = value(found, "clean"), value(found, "faulty")
+        if fall(found["metric"], clean, faulty) < SMALLEST_DROP:
+            continue
         for arm in found["arms"]:
             share = recovered(found["metric"], clean, faulty, value(found, arm))
             if arm.startswith(BYPASSED) and share is not None:

@@ -13,7 +13,7 @@ from testbed.core.errors import HarnessError, InvalidInput, Undecided
 from testbed.diagnose import gate
 from testbed.diagnose.contrast import SAME, is_lower_better
 from testbed.diagnose.findings import Decision, Finding, Judged
-from testbed.diagnose.remember import cell_of, is_gated
+from testbed.diagnose.remember import cell_of, is_gated, usual_tolerance
 from testbed.diagnose.summary import Summarize
 from testbed.record import baseline
 from testbed.record.baseline import Baseline, Cell
@@ -134,7 +134,7 @@ def _twin(
 
     An arm with the baseline's own trace has been played twice already: then and now.
     """
-    if not cell.deterministic:
+    if not (cell.deterministic and reader.manifest["settings"].get("deterministic") is True):
         return {}
     digests = reader.manifest["arm_digests"]
     moved = tuple(arm for arm in reader.arms if arm not in cell.arms or digests[arm] != cell.arms[arm].digest)
@@ -191,8 +191,7 @@ def record(settings: Settings, folder: Path, *, accept: str, must_see: float, pr
     if before is not None:
         fresh = replace(fresh, tolerance={**fresh.tolerance, **_kept(before, fresh)})
     with ExitStack() as until_judged:
-        reference = before or fresh
-        twin = _twin(replace(reference, arms={}), reader, settings, until_judged, progress)
+        twin = _twin(replace(fresh, arms={}), reader, settings, until_judged, progress)
         worse = [*_worse(settings.scenario, before, reader, twin), *_broken(fresh, reader)]
         own = gate.judge(settings.scenario, fresh, reader, twin=twin, must_see=must_see)
     small = [f.text for f in own.findings if f.rule == "power"]
@@ -206,7 +205,8 @@ def record(settings: Settings, folder: Path, *, accept: str, must_see: float, pr
 
 def _kept(before: Cell, fresh: Cell) -> dict[str, float]:
     """Tolerances that somebody has edited stay."""
-    return {metric: value for metric, value in before.tolerance.items() if metric in fresh.tolerance}
+    edited = {m: v for m, v in before.tolerance.items() if v != usual_tolerance(m, before.deterministic)}
+    return {metric: value for metric, value in edited.items() if metric in fresh.tolerance}
 
 
 def _worse(scenario: str, before: Cell | None, reader: RunReader, twin: Mapping[str, Path]) -> list[str]:
@@ -229,7 +229,8 @@ def _lower_means(before: Cell, fresh: Cell) -> Iterator[str]:
             if then is None or now is None:
                 continue
             loss = now - then if is_lower_better(metric) else then - now
-            if loss > allowed + SAME:
+            # Other questions, perhaps: what is a matter of chance is held to what chance explains.
+            if loss > max(allowed, usual_tolerance(metric, deterministic=False)) + SAME:
                 yield f"{arm}: {metric} {then:.3f} -> {now:.3f} (another experiment: not paired, look at it yourself)"
 
 

@@ -104,16 +104,17 @@ def said(folder: Path) -> dict[str, Any]:
     summary: dict[str, Any] = reader.summary
     if any(arm.startswith(CONTROL) for arm in reader.arms):
         summary = {**summary, **_control(reader), "level": 0.0, "control": True}
+    is_exact = summary.get("deterministic") is True
     blames = [blame.from_json(b) for b in summary["blame"] if "+" not in b["layer"]]
     methods = {
-        BYPASS: suspects_of_blame(blames, exact=summary["deterministic"]),
+        BYPASS: suspects_of_blame(blames, exact=is_exact),
         PUBLISHED: suspects_of_matches(Match(**m) for m in summary["published_attribution"]),
     }
     if summary.get("shapley"):
         shares = [(s["layer"], s["share"]) for s in summary["shapley"]["shares"] if s["share"] > 0.0]
         told = not summary["shapley"]["why"] and summary["shapley"]["drop"] >= SMALLEST_DROP
         methods[SHAPLEY] = suspects_of_shares(shares, least=LEAST_SHARE) if told else ()
-        methods[REPAIR] = suspects_of_repair(summary["shapley"].get("repair"), exact=summary["deterministic"])
+        methods[REPAIR] = suspects_of_repair(summary["shapley"].get("repair"), exact=is_exact)
     arms = {name: summary["arms"].get(name, {}).get("means", {}) for name in ("clean", "faulty")}
     means = {name: found.get(summary["metric"]) for name, found in arms.items()}
     return {

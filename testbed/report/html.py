@@ -103,6 +103,7 @@ def report(reader: RunReader, *, most: int = questions.MOST) -> bytes:
         shares=shares,
         share_ticks=ticks,
         parts=parts,
+        few=verdict.few(summary) if all(b["share"] is None for b in summary["blame"]) else "",
         repair=verdict.repair(summary),
         part_ticks=part_ticks,
         published=figures.published(summary),

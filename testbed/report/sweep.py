@@ -11,6 +11,7 @@ from rich.console import Console
 
 from testbed.core import digest
 from testbed.core.errors import Undecided
+from testbed.diagnose.attribution import NAMED_SHARE
 from testbed.diagnose.grid import Row, rows
 from testbed.diagnose.judge import plain
 from testbed.diagnose.outcome import OUTCOME
@@ -116,9 +117,11 @@ def _bounded(mean: Mean) -> str:
 
 
 def _blame(row: Row, full: bool) -> str:
-    """The most guilty layer over the seeds; in a file all of them."""
-    told = [f"{layer} {_bounded(share)}" for layer, share in row.blame.items()]
-    return "; ".join(told[: None if full else 1])
+    """The most guilty layer over the seeds, if one is; in a file all of them, with all digits."""
+    if full:
+        return "; ".join(" ".join([layer, *map(_exact, share[:3])]) for layer, share in row.blame.items())
+    first = next(iter(row.blame.items()), None)
+    return f"{first[0]} {_bounded(first[1])}" if first and first[1].mean >= NAMED_SHARE else ""
 
 
 def _exact(value: float) -> str:

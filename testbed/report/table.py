@@ -13,7 +13,7 @@ from testbed.record.folder import RunReader
 from testbed.report import arms, shades
 from testbed.report.catalogue import print_json
 from testbed.report.columns import Column, number, percent, to_table
-from testbed.report.verdict import is_exact, repair
+from testbed.report.verdict import few, repair
 
 MARGIN = 12  # columns that the names of the lines below the table take
 
@@ -84,15 +84,6 @@ def _hits_lost(summary: Mapping[str, Any], fix: str) -> float | None:
     """What the clean stack's hit rate is above that of the faulty one with the fix. Latency is a column of its own."""
     clean, cured = (summary["arms"].get(arm, {}).get("hits") for arm in ("clean", f"faulty+{fix}"))
     return None if clean is None or cured is None else clean - cured
-
-
-def few(summary: Mapping[str, Any]) -> str:
-    """Whose fault few asks are; "" where none is worse, or chance may have made it so."""
-    found = summary["blame"]
-    if not found or not is_exact(summary) or not found[0].get("worse"):
-        return ""
-    each = ", ".join(f"{b['layer']} {b['mended']}" for b in found)
-    return f"asks that are worse: {found[0]['worse']}, too few for shares; without the layer are mended: {each}"
 
 
 def blame(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

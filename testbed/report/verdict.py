@@ -15,6 +15,7 @@ from testbed.report.columns import percent as spaced
 
 Mood = Literal["harm", "calm", "unsure"]
 CURED = 0.9  # share of the drop that a fix gives back to be called a cure
+LITTLE = 0.05  # share of the asks
 FREE = 0.005  # hit rate, or points of the metric, below which a cost is none
 NAMES = {
     "answer": "answer cache",
@@ -93,6 +94,21 @@ def is_exact(summary: Mapping[str, Any]) -> bool:
     return summary.get("deterministic") is True
 
 
+def _harmed(summary: Mapping[str, Any]) -> bool:
+    """Whether asks are worse, and more of them than are better, where chance has no part in it."""
+    found = summary["blame"]
+    return bool(found) and is_exact(summary) and bool(found[0].get("worse")) and (found[0].get("drop") or 0.0) > 0.0
+
+
+def few(summary: Mapping[str, Any]) -> str:
+    """Whose fault few asks are; "" where none is worse, or chance may have made it so."""
+    found = summary["blame"]
+    if not _harmed(summary):
+        return ""
+    each = ", ".join(f"{b['layer']} {b['mended']}" for b in found)
+    return f"asks that are worse: {found[0]['worse']}, too few for shares; without the layer are mended: {each}"
+
+
 def repair(summary: Mapping[str, Any]) -> str:
     """The fewest layers to mend, of a deterministic stack; "" where nothing is worse."""
     found = (summary.get("shapley") or {}).get("repair")
@@ -162,12 +178,13 @@ def _same(summary: Mapping[str, Any]) -> str:
 
 
 def _little(summary: Mapping[str, Any]) -> str:
-    """Harm that is too small for an interval and no chance either, on a stack that is deterministic."""
+    """Harm that an interval cannot tell from chance, which has no part in a stack that is deterministic."""
     found = summary["blame"]
-    if not found or not is_exact(summary) or not found[0].get("worse"):
+    if not _harmed(summary):
         return ""
     names = [f"the {layer_name(x)}" for x in named(summary)]
-    where = f"Little harm, at {found[0]['worse']:,} of {summary['queries']:,} asks"
+    harm = "Little harm" if found[0]["worse"] <= LITTLE * summary["queries"] else "Harm"
+    where = f"{harm}, at {found[0]['worse']:,} of {summary['queries']:,} asks"
     return where + (f", by {_joined(names)}" if names else "")
 
 
@@ -198,7 +215,10 @@ def _detail(summary: Mapping[str, Any], guilty: Sequence[str]) -> Iterator[str]:
         first = next(b for b in summary["blame"] if b["layer"] == guilty[0])
         low, high = percent(first["low"]), percent(first["high"])
         sure = f" (95\u00a0% interval {low} to {high})" if low != high else ""
-        yield f"Without the {layer_name(guilty[0])} {percent(first['share'])} of the drop is gone{sure}."
+        gone = f"{percent(first['share'])} of the drop is gone{sure}"
+        if first["share"] is None:
+            gone = f"{first['mended']:,} of the {first['worse']:,} asks are right again"
+        yield f"Without the {layer_name(guilty[0])} {gone}."
     elif summary["blame"]:
         why = summary["blame"][0].get("why")
         yield f"Blame: {why}." if why else "Leaving out any one layer gives no clear part of the drop back."

@@ -126,6 +126,21 @@ def test_what_is_held_below_more_names_than_a_batch_is_all_counted(
     assert held_bytes(service.client, cache.namespace) == 1100 * (32 + 8 + 1 + 3)  # digest, expiry, form, JSON
 
 
+def test_a_server_that_refuses_a_command_is_told_as_such(service: services.RedisService) -> None:
+    client: Any = service.client
+    client.set("testbed:refused:a", b"1")
+    client.execute_command("ACL", "SETUSER", "nolen", "on", "nopass", "~*", "+@all", "-strlen")
+    path = client.connection_pool.connection_kwargs["path"]
+    other: Any = redis.Redis(unix_socket_path=path, username="nolen", password="any")
+    try:
+        with pytest.raises(Unavailable, match="did not tell what is held"):
+            held_bytes(other, "testbed:refused:")
+    finally:
+        other.close()
+        client.execute_command("ACL", "DELUSER", "nolen")
+        clear_namespace(client, "testbed:refused:")
+
+
 def test_a_server_that_is_gone_is_told_as_such(tmp_path: Path) -> None:
     gone = redis.Redis(unix_socket_path=str(tmp_path / "nobody"))
     with pytest.raises(Unavailable, match="did not tell what is held"):

@@ -83,7 +83,8 @@ class SteppedModel:
 
     def __call__(self, ids: torch.Tensor, *, cache: Any = None, **how: Any) -> Any:
         place = self._places.pop(cache, None) if cache is not None else None
-        if place is None or cache.get_seq_length() != place.n:
+        plain = len(ids) == 1 and not any(isinstance(value, torch.Tensor) for value in how.values())
+        if place is None or not plain or cache.get_seq_length() != place.n:
             return self._model(ids, cache=cache, **how)
         tokens = ids[0].tolist()
         name = hashlib.blake2b(repr((place.made_of, tokens, sorted(how.items()))).encode(), digest_size=32).digest()
@@ -91,9 +92,9 @@ class SteppedModel:
         if outcome is None:
             logits = self._model(ids, cache=cache, **how).logits
             added = [tuple(side[:, :, place.n :].clone() for side in (at.keys, at.values)) for at in cache.layers]
-            self._memo.put(name, _Outcome(logits, [(k, v) for k, v in added]))
+            self._memo.put(name, _Outcome(logits.clone(), [(k, v) for k, v in added]))
         else:
-            logits = outcome.logits
+            logits = outcome.logits.clone()
             for layer, (keys, values) in zip(cache.layers, outcome.added, strict=True):
                 layer.update(keys, values)
         self._places[cache] = _Place(name, place.n + len(tokens))

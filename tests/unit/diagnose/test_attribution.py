@@ -93,7 +93,7 @@ def test_an_interval_is_honest_for_all_and_none() -> None:
 
 
 def few(layer: str, mended: int, worse: int = 4) -> Blame:
-    return Blame(layer, None, why="the drop is not clearly above 0", worse=worse, mended=mended)
+    return Blame(layer, None, why="the drop is not clearly above 0", worse=worse, mended=mended, drop=0.01)
 
 
 def test_a_drop_of_few_asks_is_told_by_those_that_a_bypass_mends_where_chance_has_no_part() -> None:
@@ -101,11 +101,12 @@ def test_a_drop_of_few_asks_is_told_by_those_that_a_bypass_mends_where_chance_ha
     assert suspects_of_blame(blames) == ()
     assert suspects_of_blame(blames, exact=True) == (Suspect("answer", pytest.approx(0.51, abs=0.01)),)
     assert suspects_of_blame([few("answer", 0, worse=0)], exact=True) == ()
+    assert suspects_of_blame([few("answer", 4)._replace(drop=-0.1)], exact=True) == ()  # more got better than worse
 
 
 def test_few_asks_say_nothing_beside_a_clear_drop() -> None:
-    clear = Blame("answer", 0.9, 0.5, 1.0, worse=40, mended=36)
-    other = Blame("text", 0.1, -0.1, 0.2, worse=40, mended=30)
+    clear = Blame("answer", 0.9, 0.5, 1.0, worse=40, mended=36, drop=0.1)
+    other = Blame("text", 0.1, -0.1, 0.2, worse=40, mended=10, drop=0.1)
     assert [s.layer for s in suspects_of_blame([clear, other], exact=True)] == ["answer"]
     wide = clear._replace(low=-0.8)
     assert suspects_of_blame([wide]) == ()

@@ -110,3 +110,9 @@ def test_of_repairs_that_leave_equally_many_the_better_one_counts_and_nothing_ne
     clean = np.array([1.0, 0.5])
     assert smallest_repair(clean, by_set(none=[0, 0.5], a=[1, 0.5], b=[1, 1], ab=[1, 1]), "ab").layers == ("b",)
     assert smallest_repair(clean, by_set(none=[1, 0.5], a=[1, 1], b=[1, 0.5], ab=[1, 1]), "ab") == Repair((), 0, 0)
+
+
+def test_worse_asks_are_counted_alike_for_layers_that_are_scored_at_different_ones() -> None:
+    clean, faulty = arm(1, 1, 1, 1), arm(1, 1, 0, 0)
+    found = counterfactual(clean, faulty, {"text": arm(1, 1, 0, NAN), "answer": arm(NAN, 1, 1, 1)}, seed=1)
+    assert [(b.layer, b.worse, b.mended) for b in found] == [("answer", 40, 40), ("text", 40, 0)]

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from testbed.diagnose.contrast import Contrast, Name
 from testbed.diagnose.findings import Decision, Finding, Judged
-from testbed.diagnose.gate import decide, judge, stale
+from testbed.diagnose.gate import _fallen, _outside, decide, judge, stale
 from testbed.diagnose.remember import broken_promises, cell_of
+from testbed.diagnose.significance import Interval
 from tests.unit.diagnose.judged import BROKEN, BY_CHANCE, DESCRIBED, HOLDS, N_ASKS, arm_scores, cell, run
 
 
@@ -27,6 +29,22 @@ def found(decision: Decision, outcome: str = "failed") -> list[Finding]:
 def lower(share: float, start: int = 0) -> list[float | None]:
     """One run of wrong answers in a stream of right ones."""
     return [0.0 if start <= place < start + round(share * N_ASKS) else 1.0 for place in range(N_ASKS)]
+
+
+ORDER = ["clean", "faulty", *(f"faulty-without:{x}" for x in ("answer", "retrieval", "embedding", "answer+text"))]
+
+
+def exact(tmp_path: Path) -> Judged:
+    return judge("tenant-leak", cell(tmp_path / "then"), run(tmp_path / "now"))
+
+
+def contrast(metric: str, wins: int, losses: int, n: int = 400) -> Contrast:
+    """Of the arm ``clean``: so many asks better and worse by 1."""
+    mean = (wins - losses) / n
+    interval = Interval(mean, mean - 0.01, mean + 0.01)
+    return Contrast(
+        Name("clean", metric), 1.0, 1.0 + mean, interval, 0.0, wins, n - wins - losses, losses, 0.1, n, 0, 1.0, 1.0
+    )
 
 
 def test_the_same_run_passes_and_says_that_it_is_the_same(tmp_path: Path) -> None:
@@ -56,7 +74,7 @@ def test_one_worse_answer_of_a_deterministic_stack_fails(tmp_path: Path) -> None
     decision = gate(tmp_path, scores={"clean": lower(1 / N_ASKS, start=7)})
     (failed,) = found(decision)
     assert (failed.rule, failed.arm, failed.metric) == ("metric", "clean", "true")
-    assert failed.text.endswith("1 asks are worse, 0 better, and chance has no part in it")
+    assert failed.text.endswith("1 ask is worse, 0 better, and chance has no part in it")
     assert failed.witness.startswith("op 8 ")
     assert decision.cells[0].sees == 1 / N_ASKS
 
@@ -68,8 +86,48 @@ def test_what_is_worse_here_and_better_there_is_no_worse_metric(tmp_path: Path) 
     assert [f.rule for f in found(decision, "noted")] == ["determinism"] and decision.code == 0
 
 
+def test_an_inner_cache_may_lose_what_an_outer_one_serves(tmp_path: Path) -> None:
+    assert _outside("embedding", ORDER) == ["answer", "retrieval"] and _outside("answer", ORDER) == []
+    assert _outside("answer.l1", ORDER) == ["answer"] and _outside("cache", ORDER) == _outside("", ORDER) == []
+    judged = exact(tmp_path)
+    judged.asks.reader.summary["order"] = ["clean", "faulty-without:outer", "faulty-without:answer"]  # type: ignore[union-attr]
+    rows = [contrast("valid hits[outer]", 14, 0), contrast("valid hits[answer]", 0, 1, n=40)]
+    assert [f.outcome for f in _fallen([judged], rows)] == ["noted"]
+    assert [f.outcome for f in _fallen([judged], rows[1:])] == ["failed"]
+    inner = [contrast("valid hits[text]", 14, 0), rows[1]]
+    assert [f.outcome for f in _fallen([judged], inner)] == ["failed"]
+
+
+def test_another_axis_is_allowed_and_nothing_else(tmp_path: Path) -> None:
+    then, now = cell(tmp_path / "then"), run(tmp_path / "now", scores={"clean": lower(0.01)})
+    assert decide([judge("tenant-leak", then, now, across=("store",))]).code == 1
+
+
+def test_one_seed_does_not_make_up_for_another(tmp_path: Path) -> None:
+    worse = judge("tenant-leak", cell(tmp_path / "a"), run(tmp_path / "b", scores={"clean": lower(0.01)}))
+    then = replace(cell(tmp_path / "c", scores={"clean": lower(0.01)}), seed=43)
+    better = judge("tenant-leak", then, run(tmp_path / "d"))
+    assert decide([worse, better]).code == 1
+
+
+@pytest.mark.parametrize("then", [True, False])
+def test_a_stack_that_says_another_thing_of_itself_is_told_and_held_to_chance(tmp_path: Path, then: bool) -> None:
+    said = {"settings": {**DESCRIBED["settings"], "deterministic": then}}
+    now = {"settings": {**DESCRIBED["settings"], "deterministic": not then}}
+    changed = run(tmp_path / "now", scores={"clean": arm_scores(0.99)}, **now)
+    decision = decide([judge("tenant-leak", cell(tmp_path / "then", **said), changed, exact=True)])
+    assert decision.code == 0
+    assert any("itself deterministic when the baseline was recorded" in f.text for f in found(decision, "noted"))
+
+
+def test_a_loss_that_rounds_to_nothing_is_told_with_its_digits(tmp_path: Path) -> None:
+    (failed,) = _fallen([exact(tmp_path)], [contrast("true", 0, 1, n=4000)])
+    assert failed.text.startswith("true fell by 0.000250, 1.000000 -> 0.999750")
+    assert failed.text.endswith("1 ask is worse, 0 better, and chance has no part in it")
+
+
 def test_another_stack_is_held_to_what_chance_explains(tmp_path: Path) -> None:
-    options = {"across": ("stack",)}
+    options: dict[str, Any] = {"across": ("stack",)}
     other = {**DESCRIBED["settings"], "stack": "mine:build"}
     then = cell(tmp_path / "then")
     near, far = (run(tmp_path / str(s), scores={"clean": arm_scores(s)}, settings=other) for s in (0.98, 0.8))
@@ -271,8 +329,8 @@ def test_the_same_difference_is_less_sure_among_many_scenarios(tmp_path: Path) -
 def test_seeds_of_one_variant_are_judged_together(tmp_path: Path) -> None:
     cells = []
     for seed in (1, 2, 3):
-        then = cell(tmp_path / f"then{seed}", seed=seed)
-        now = run(tmp_path / f"now{seed}", seed=seed, scores={"clean": arm_scores(0.9)})
+        then = cell(tmp_path / f"then{seed}", seed=seed, settings=BY_CHANCE)
+        now = run(tmp_path / f"now{seed}", seed=seed, settings=BY_CHANCE, scores={"clean": arm_scores(0.9)})
         cells.append(judge("tenant-leak", then, now))
     decision = decide(cells)
     failed = decision.findings("failed")

@@ -39,7 +39,9 @@ def test_blame_over_seeds_is_of_the_seeds_at_which_there_is_a_drop() -> None:
         arms = {"clean": arm(0.9), "faulty": arm(0.5), "faulty+cure": arm(0.9), "faulty-without:text": arm(0.5)}
         return outcome(arms | {"faulty-without:answer": arm(answer)}, seed=seed, deltas={"faulty": delta})
 
-    (row,) = rows([run(1, 0.9, clear), run(2, 0.7, clear), run(3, 0.1, none)])
+    tiny = run(4, 0.1, clear)
+    tiny["arms"]["faulty"]["value"] = 0.899  # type: ignore[index]
+    (row,) = rows([run(1, 0.9, clear), run(2, 0.7, clear), run(3, 0.1, none), tiny])
     assert list(row.blame) == ["answer", "text"]
     # shares 1 and 0.5: t(1) = 12.706, s = 0.354, half a width of 12.706 * 0.354 / sqrt(2)
     assert (row.blame["answer"].mean, row.blame["answer"].n) == (pytest.approx(0.75), 2)

@@ -116,6 +116,19 @@ def test_tolerances_that_somebody_has_edited_stay(record: Record, tmp_path: Path
     assert kept(tmp_path).cells[0].tolerance["true"] == 0.3
 
 
+def test_a_stack_that_calls_itself_deterministic_from_now_on_is_played_twice(record: Record, tmp_path: Path) -> None:
+    record(settings=BY_CHANCE)
+    assert kept(tmp_path).cells[0].tolerance["true"] == 0.02
+    assert "played a second time" in record(again={"moved": ("clean",)}).worse[0]
+    record()
+    assert (kept(tmp_path).cells[0].deterministic, kept(tmp_path).cells[0].tolerance["true"]) == (True, 0.0)
+
+
+def test_another_experiment_may_differ_by_what_chance_explains(record: Record) -> None:
+    record()
+    assert record(scenario_digest="changed", scores={"clean": arm_scores(0.99)}).path is not None
+
+
 def test_no_baseline_at_all_is_told_with_the_command_that_makes_one(tmp_path: Path) -> None:
     with pytest.raises(Undecided, match="make baseline NAME="):
         rerun.play(Ask(baselines=tmp_path))

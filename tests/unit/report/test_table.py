@@ -135,7 +135,10 @@ def test_blame_that_could_not_be_told_says_why() -> None:
     unsure = [{"layer": "answer", "share": None, "why": "the drop of 0.0001 is not clearly above 0"}]
     text = told(summary(blame=unsure, published_attribution=[], heatmap=None, witness=None))
     assert "could not tell: the drop of 0.0001" in text
-    few = [{**unsure[0], "worse": 3, "mended": 3}, {**unsure[0], "layer": "text", "worse": 3, "mended": 0}]
+    few = [
+        {**unsure[0], "worse": 3, "mended": 3, "drop": 0.01},
+        {**unsure[0], "layer": "text", "worse": 3, "mended": 0, "drop": 0.01},
+    ]
     found = summary(blame=few, published_attribution=[], heatmap=None, witness=None, deterministic=True)
     text = " ".join(told(found).split())
     assert "asks that are worse: 3, too few for shares; without the layer are mended: answer 3, text 0" in text

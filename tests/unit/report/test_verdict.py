@@ -42,7 +42,7 @@ def test_a_layer_whose_interval_holds_zero_is_not_named() -> None:
 
 def few(worse: int, **mended: int) -> list[dict[str, Any]]:
     why = "the drop of 0.0100 is not clearly above 0"
-    unsure = {"share": None, "low": None, "high": None, "why": why, "worse": worse}
+    unsure = {"share": None, "low": None, "high": None, "why": why, "worse": worse, "drop": 0.01}
     return [{"layer": layer, "mended": count, **unsure} for layer, count in mended.items()]
 
 
@@ -53,6 +53,9 @@ def test_harm_of_few_asks_is_told_of_a_stack_that_is_deterministic_alone() -> No
     assert told.startswith("Little harm, at 4 of 400 asks, by the answer cache: ")
     assert sentence(deltas=unclear, blame=blame).startswith("No clear harm: ")
     assert sentence(deltas=unclear, blame=few(0, answer=0), deterministic=True).startswith("No clear harm: ")
+    gain = [{**row, "drop": -0.11} for row in blame]
+    assert sentence(deltas=unclear, blame=gain, deterministic=True).startswith("No clear harm: ")
+    assert sentence(deltas=unclear, blame=few(40, answer=40), deterministic=True).startswith("Harm, at 40 of 400 asks")
     nobody = few(4, answer=2, text=2)
     assert sentence(deltas=unclear, blame=nobody, deterministic=True).startswith("Little harm, at 4 of 400 asks: ")
 
@@ -109,3 +112,9 @@ def test_the_tiles_hold_the_hit_rate_that_looks_better_beside_the_valid_one() ->
     assert (found["hit rate"].note, found["hit rate"].bad) == ("looks better", False)
     assert found["valid hit rate"].bad and found["valid hit rate"].change == "-0.100"
     assert found["faithful"].note == "does not see the harm"
+
+
+def test_a_clear_drop_that_is_too_small_for_a_share_is_told_by_its_asks() -> None:
+    tiny = {**SUMMARY["deltas"], "faulty": {"true": {"mean": -0.004, "low": -0.006, "high": -0.002}}}
+    told = verdict(summary(deltas=tiny, blame=few(4, answer=4), deterministic=True)).detail
+    assert "Without the answer cache 4 of the 4 asks are right again." in told
