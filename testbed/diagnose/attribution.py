@@ -74,15 +74,15 @@ def suspects_of_blame(blames: Iterable[Blame], *, exact: bool = False) -> tuple[
     """Layers whose bypass clearly gives back a part of the drop, most guilty first.
 
     The confidence is the lower end of the interval of the share, in [0, 1]. ``exact``: the stack is deterministic, so
-    that an ask is worse because of the fault and of nothing else; where no share is clear, the drop is then told by
-    the asks that it consists of, with the lower end of the interval of how many of them the bypass mends.
+    that an ask is worse because of the fault and of nothing else; where no share is clear, the harm is then told by
+    the asks that are worse, whatever else got better, with the lower end of the interval of how many the bypass mends.
     """
     found = list(blames)
     clear = [b for b in found if b.share is not None and b.share >= NAMED_SHARE and b.low > 0.0]
     if clear or not exact:
         ranked = sorted(clear, key=lambda b: -(b.share or 0.0))
         return tuple(Suspect(b.layer, min(1.0, max(0.0, b.low))) for b in ranked)
-    mending = sorted((b for b in found if b.drop > 0.0 and b.mended > MENDED_SHARE * b.worse), key=lambda b: -b.mended)
+    mending = sorted((b for b in found if b.mended > MENDED_SHARE * b.worse), key=lambda b: -b.mended)
     return tuple(Suspect(b.layer, wilson(b.mended, b.worse).low) for b in mending)
 
 

@@ -22,7 +22,7 @@ class Blame(NamedTuple):
 
     1.0: all of it. Below 0: it gets worse without the layer. None: could not tell (``why``). ``worse`` counts the asks
     that are worse than in the clean arm, ``mended`` those of them that are not without the layer: of a deterministic
-    stack they say whose fault these asks are, however few, where there is a ``drop`` in all.
+    stack they say whose fault these asks are, however few. ``drop`` is the difference of the means.
     """
 
     layer: str

@@ -101,7 +101,10 @@ def test_a_drop_of_few_asks_is_told_by_those_that_a_bypass_mends_where_chance_ha
     assert suspects_of_blame(blames) == ()
     assert suspects_of_blame(blames, exact=True) == (Suspect("answer", pytest.approx(0.51, abs=0.01)),)
     assert suspects_of_blame([few("answer", 0, worse=0)], exact=True) == ()
-    assert suspects_of_blame([few("answer", 4)._replace(drop=-0.1)], exact=True) == ()  # more got better than worse
+    gain = few("answer", 4)._replace(
+        drop=-0.1
+    )  # more asks got better, and these are worse because of a layer all the same
+    assert [s.layer for s in suspects_of_blame([gain], exact=True)] == ["answer"]
 
 
 def test_few_asks_say_nothing_beside_a_clear_drop() -> None:
