@@ -103,7 +103,7 @@ def test_a_drop_of_few_asks_is_told_by_those_that_a_bypass_mends_where_chance_ha
     assert suspects_of_blame([few("answer", 0, worse=0)], exact=True) == ()
     gain = few("answer", 4)._replace(
         drop=-0.1
-    )  # more asks got better, and these are worse because of a layer all the same
+    )  # others got better, these are worse all the same
     assert [s.layer for s in suspects_of_blame([gain], exact=True)] == ["answer"]
 
 
