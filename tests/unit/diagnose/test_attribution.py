@@ -101,9 +101,7 @@ def test_a_drop_of_few_asks_is_told_by_those_that_a_bypass_mends_where_chance_ha
     assert suspects_of_blame(blames) == ()
     assert suspects_of_blame(blames, exact=True) == (Suspect("answer", pytest.approx(0.51, abs=0.01)),)
     assert suspects_of_blame([few("answer", 0, worse=0)], exact=True) == ()
-    gain = few("answer", 4)._replace(
-        drop=-0.1
-    )  # others got better, these are worse all the same
+    gain = few("answer", 4)._replace(drop=-0.1)  # others got better, these are worse all the same
     assert [s.layer for s in suspects_of_blame([gain], exact=True)] == ["answer"]
 
 
