@@ -97,10 +97,7 @@ class RedisCache:
 
     def clear(self) -> None:
         """Remove every entry of this namespace and of those below it."""
-        try:
-            clear_namespace(self._client, self.namespace)
-        except redis.RedisError as error:
-            self._lost(error)
+        forget(self._client, self.namespace)
 
     def close(self) -> None:
         """Clear the namespace; the client stays open, it belongs to the caller."""
