@@ -84,9 +84,14 @@ def drop(summary: Mapping[str, Any]) -> float | None:
 
 
 def named(summary: Mapping[str, Any]) -> list[str]:
-    """Layers without which a clear part of the drop is gone, or most of the few asks that it consists of."""
+    """Layers without which a clear part of the drop is gone, or most of the few asks that it consists of.
+
+    Two that were left out together are one entry, ``a+b``; where it gives back the most, what one of them does alone is
+    in it.
+    """
     suspects = suspects_of_blame(map(from_json, summary["blame"]), exact=is_exact(summary))
-    return [suspect.layer for suspect in suspects]
+    layers = [suspect.layer for suspect in suspects]
+    return layers[:1] if layers and "+" in layers[0] else layers
 
 
 def is_exact(summary: Mapping[str, Any]) -> bool:
@@ -137,7 +142,8 @@ def percent(share: float | None) -> str:
 
 
 def layer_name(layer: str) -> str:
-    return NAMES.get(layer, f"{layer} layer")
+    """What a sentence calls it, after "the": of ``a+b`` both."""
+    return " and the ".join(NAMES.get(name, f"{name} layer") for name in layer.split("+"))
 
 
 def _promise(expect: Mapping[str, Any]) -> tuple[str, bool | None]:

@@ -36,6 +36,15 @@ def test_two_guilty_layers_are_both_named() -> None:
     assert told.startswith("The answer cache and the index did it: ")
 
 
+def test_two_layers_that_were_left_out_together_are_told_together() -> None:
+    blame = blamed(("answer+index", 1.0, 0.9), ("index", 0.95, 0.8), ("answer", 0.05, 0.0))
+    told = verdict(summary(blame=blame))
+    assert told.sentence.startswith("The answer cache and the index did it: ")
+    assert told.detail.replace("\u00a0", " ").endswith(
+        "Without the answer cache and the index 100 % of the drop is gone (95 % interval 90 % to 100 %)."
+    )
+
+
 def test_a_layer_whose_interval_holds_zero_is_not_named() -> None:
     assert sentence(blame=blamed(("answer", 0.5, -0.1))).startswith("No layer can be named: true answers fall")
 
