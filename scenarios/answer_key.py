@@ -2,7 +2,7 @@
 
 from testbed.core.scenario import Expect, Scenario, Variant
 from testbed.faults.keys import KeyPartDropped
-from testbed.fixes.given import TwoPrompts
+from testbed.fixes.given import BRIEF, TwoPrompts
 from testbed.fixes.keys import PromptKey, RobustKey, VersionedKey
 from testbed.workloads.stream import Stream
 
@@ -16,7 +16,7 @@ SCENARIO = Scenario(
             summary="two prompts in one service, and neither it nor its settings are in the key",
             faults=(KeyPartDropped("answer", "prompt"),),
             fixes=(PromptKey(), RobustKey()),
-            workload=Stream(),
+            workload=Stream(prompts=("", BRIEF)),
             expect=Expect("bad hits[answer]", 0.05, "answer", ("prompt-key", "robust-key"), ("dict-with-losses",)),
             anomalies=("F2-02", "F2-04", "F2-05", "F2-07"),
             given=(TwoPrompts(),),

@@ -11,7 +11,10 @@ from testbed.core.types import Event, Gold, Verb
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """An op as recorded: texts by digest. ``id`` is the query's or document's; for ``upgrade`` the encoder's name."""
+    """An op as recorded: texts by digest. ``id`` is the query's or document's; for ``upgrade`` the encoder's name.
+
+    ``prompt`` is the one that the caller chose, "" the service's own.
+    """
 
     index: int
     at_s: float
@@ -21,6 +24,7 @@ class OpRow:
     session: str = ""
     text: str = ""
     version: int = 0
+    prompt: str = ""
 
 
 class DocRow(NamedTuple):

@@ -6,7 +6,7 @@ came from. Metrics, invariants and diagnosis share one reading, made once for ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from testbed.core.timeline import Timeline
 from testbed.core.types import Event
 
 Parts = frozenset[tuple[str, str]]
+_MADE_WITH = ("answer", "retrieval")  # layers whose values depend on which encoder is in force
 
 
 class Lookup(NamedTuple):
@@ -23,6 +24,7 @@ class Lookup(NamedTuple):
     ``write`` is None for a miss, and for a value that nobody put. ``own`` is True when the value is the last one put
     under this very key. ``live`` is False when the write had been replaced or deleted before the read. ``differs``
     names the key parts in which write and read differ; () with ``own`` False means an old value of the same key.
+    Where the ops say what a key should have held (``History.unsaid``), that counts as if it stood there.
     """
 
     event: Event
@@ -176,6 +178,7 @@ class History:
         self.lookups: list[Lookup] = []
         self.searches: list[Search] = []
         self._made: dict[tuple[int, str], str] = {}
+        self._encoders = _in_force(evidence.ops)
         self._read()
 
     @property
@@ -204,7 +207,7 @@ class History:
         Besides the last value under the same key, three relaxed forms are lawful: a near match of the answer cache
         (only ``text`` differs, and both texts ask the same thing), and a value of an older corpus ``epoch`` when none
         of the documents that it was made from has changed since (the epoch is a stand-in for them). Keys are compared
-        with the tenant that really asked, whoever the service took it for.
+        with the tenant that really asked, whoever the service took it for, and with what they leave ``unsaid``.
         """
         if lookup.own:
             return True
@@ -261,6 +264,17 @@ class History:
         op = self.ops.get(event.op)
         return op.tenant if op is not None and op.do == "ask" else event.key.get("tenant", "")
 
+    def unsaid(self, event: Event) -> Parts:
+        """What the ops say that an answer or a ranking was made with, whether the stack's own key holds it or not.
+
+        A key that leaves out the prompt or the encoder is equal for two values that are not the same.
+        """
+        if event.layer not in _MADE_WITH:
+            return frozenset()
+        op = self.ops.get(event.op)
+        prompt = [("prompt", op.prompt)] if op is not None and event.layer == "answer" else []
+        return frozenset([*prompt, ("model", self._encoders.get(event.op, ""))])
+
     def _read(self) -> None:
         caches: dict[str, _Model] = {}
         index = _Vectors()
@@ -279,7 +293,7 @@ class History:
             elif event.kind in ("hit", "miss", "put", "delete"):
                 if event.layer == "embedding" and event.value and event.key.get("role") == "document":
                     self._made[event.op, event.key.get("text", "")] = event.value
-                readings = caches.setdefault(event.layer, _Model()).take(event, self.asker(event))
+                readings = caches.setdefault(event.layer, _Model()).take(event, self.asker(event), self.unsaid(event))
                 if readings:
                     lookup = readings[0] if len(readings) == 1 else min(readings, key=self._likelihood)
                     self.lookups.append(lookup)
@@ -290,21 +304,26 @@ class History:
 class _Model:
     """What a perfect cache of one layer would hold, and every put that there ever was, by value.
 
-    It knows who really asks: where a key names a tenant, that is the tenant it goes by.
+    It knows who really asks: where a key names a tenant, that is the tenant it goes by. It also knows what a key should
+    have held and did not (``unsaid``).
     """
 
     def __init__(self) -> None:
         self._last: dict[Parts, Event] = {}
-        self._puts: dict[str, dict[Parts, Event]] = {}
+        self._puts: dict[str, dict[Parts, tuple[Event, Parts]]] = {}
+        self._unsaid: dict[Parts, set[Parts]] = {}
 
-    def take(self, event: Event, asker: str) -> list[Lookup]:
+    def take(self, event: Event, asker: str, unsaid: Parts) -> list[Lookup]:
         """The readings of a hit or miss, none for another event: more than one when a value is under several keys."""
-        key = parts_of({**event.key, "tenant": asker} if "tenant" in event.key else event.key)
+        said = parts_of({**event.key, "tenant": asker} if "tenant" in event.key else event.key)
+        key = said | unsaid
         if event.kind == "put":
             self._last[key] = event
-            self._puts.setdefault(event.value, {})[key] = event
+            self._puts.setdefault(event.value, {})[key] = event, parts_of(event.key) | unsaid
+            self._unsaid.setdefault(said, set()).add(unsaid)
         elif event.kind == "delete":
-            self._last.pop(key, None)
+            for other in self._unsaid.pop(said, ()):
+                self._last.pop(said | other, None)
         elif event.kind == "miss":
             return [Lookup(event)]
         elif event.kind == "hit":
@@ -316,9 +335,9 @@ class _Model:
                     event,
                     put,
                     live=self._last.get(other) is put,
-                    differs=differing(parts_of(event.key), parts_of(put.key)),
+                    differs=differing(parts_of(event.key) | unsaid, parts),
                 )
-                for other, put in self._puts.get(event.value, {}).items()
+                for other, (put, parts) in self._puts.get(event.value, {}).items()
             ] or [Lookup(event)]
         return []
 
@@ -365,6 +384,21 @@ class _Vectors:
         ]
         missed = [rows[doc_id] for doc_id, grade in relevant.items() if grade for rows in others if doc_id in rows]
         return (*missed,) if missed else tuple(next(iter(rows.values())) for rows in others[:1])
+
+
+def _in_force(ops: Iterable[OpRow]) -> Mapping[int, str]:
+    """The encoder that was deployed last, by op; "" before the first deployment.
+
+    Nothing where there are several deployments: a later one may bring back the first encoder, which has no name here.
+    """
+    rows = list(ops)
+    if sum(op.do == "upgrade" for op in rows) > 1:
+        return {}
+    out, encoder = {}, ""
+    for op in rows:
+        encoder = op.id if op.do == "upgrade" else encoder
+        out[op.index] = encoder
+    return out
 
 
 def encoder_of(vector: str) -> str:

@@ -40,12 +40,17 @@ class Revision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One question. ``session`` is the trace or session id that the caller sent along."""
+    """One question.
+
+    ``session`` is the trace or session id that the caller sent along, ``prompt`` the name of the prompt that it chose
+    ("" the service's own).
+    """
 
     id: str
     text: str
     tenant: str = ""
     session: str = ""
+    prompt: str = ""
 
 
 class Source(NamedTuple):

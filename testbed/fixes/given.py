@@ -131,9 +131,12 @@ class FreshByJudge:
             yield
 
 
+BRIEF = "brief"
+
+
 @dataclass(frozen=True, slots=True)
 class TwoPrompts:
-    """Callers of every second session use a prompt that asks for the bare entry, without what explains it.
+    """Callers may choose the prompt ``brief``: it asks for the bare entry, without what explains it.
 
     The reader's name, which every answer key holds as ``prompt``, says which prompt was used.
     """
@@ -154,11 +157,11 @@ class _ByCaller:
 
     def _is_brief(self) -> bool:
         asker = self._ctx.asker()
-        return asker is not None and asker.session[-1:] in tuple("13579")
+        return asker is not None and asker.prompt == BRIEF
 
     @property
     def name(self) -> str:
-        return f"{self._inner.name}, brief" if self._is_brief() else self._inner.name
+        return f"{self._inner.name}, {BRIEF}" if self._is_brief() else self._inner.name
 
     def read(self, question: str, passages: Sequence[Passage], linked: Mapping[str, Passage]) -> Answer:
         bare = [p._replace(refs=()) for p in passages] if self._is_brief() else passages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from testbed.core.ports import Cache, Context, Hit, Index, Row, RowInfo, Vectors
@@ -129,4 +129,4 @@ class ScopedContext:
 
     def tenant_of(self, query: Query) -> str:
         scoped = f"{len(query.tenant)}:{query.tenant}|{query.session}"
-        return self._inner.tenant_of(Query(query.id, query.text, query.tenant, scoped))
+        return self._inner.tenant_of(replace(query, session=scoped))

@@ -49,7 +49,8 @@ def to_event(row: Mapping[str, Any]) -> Event:
 
 
 def of_op(op: OpRow) -> dict[str, Any]:
-    row = {name: getattr(op, name) for name in ("index", "at_s", "do", "id", "tenant", "session", "text", "version")}
+    names = ("index", "at_s", "do", "id", "tenant", "session", "prompt", "text", "version")
+    row = {name: getattr(op, name) for name in names}
     return {name: value for name, value in row.items() if value != "" or name == "id"}
 
 

@@ -119,7 +119,8 @@ def op_rows(ops: tuple[Op, ...]) -> list[OpRow]:
     for op in ops:
         match op.item:
             case Query() as q:
-                row = OpRow(op.index, op.at_s, op.do, q.id, q.tenant, q.session, digest.of_text(q.text))
+                text = digest.of_text(q.text)
+                row = OpRow(op.index, op.at_s, op.do, q.id, q.tenant, q.session, text, prompt=q.prompt)
             case Doc() as d:
                 row = OpRow(op.index, op.at_s, op.do, d.id, d.tenant, "", digest.of_text(d.text), d.version)
             case Upgrade() as u:

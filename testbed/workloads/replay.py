@@ -14,7 +14,7 @@ from testbed.core.errors import InvalidInput
 from testbed.core.ports import Corpus
 from testbed.core.types import Doc, Op, Query, Upgrade, Verb
 
-FIELDS = ("do", "query", "doc", "version", "encoder", "session", "at_s")
+FIELDS = ("do", "query", "doc", "version", "encoder", "session", "prompt", "at_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class Replay:
 
     The log is CSV with a header, or JSONL (by the ending of its name). A row is an ask of ``query`` (an id of the
     corpus) unless ``do`` says ``upsert`` (of ``doc`` at ``version``), ``delete`` (of ``doc``) or ``upgrade`` (to
-    ``encoder``). ``session`` and ``at_s`` (logical seconds, never falling; else ``gap_s`` apart) are optional.
+    ``encoder``). ``session``, ``prompt`` and ``at_s`` (logical seconds, never falling; else ``gap_s`` apart) are
+    optional.
     """
 
     path: Path
@@ -65,7 +66,7 @@ def _item(
         query = queries.get(_text(row, "query"))
         if query is None:
             raise InvalidInput(f"{where}: query={_text(row, 'query')!r} is not a question of the data set")
-        return "ask", dataclasses.replace(query, session=_text(row, "session"))
+        return "ask", dataclasses.replace(query, session=_text(row, "session"), prompt=_text(row, "prompt"))
     if do == "upsert":
         version = _text(row, "version")
         doc = states.get((_text(row, "doc"), int(version))) if version.isdecimal() else None

@@ -30,6 +30,7 @@ class Stream:
     zipf_s : exponent of the popularity of subjects; their order is the same at every tenant, so that
         word-identical questions of several tenants meet
     n_sessions : session ids are drawn from a pool of this size that all tenants share
+    prompts : what the sessions ask for by name, in turn; "" the service's own prompt
     gap_s : logical seconds between ops
     """
 
@@ -40,6 +41,7 @@ class Stream:
     upgrade_at: float = 0.3
     zipf_s: float = 0.9
     n_sessions: int = 12
+    prompts: tuple[str, ...] = ("",)
     gap_s: float = 1.0
 
     def ops(self, corpus: Corpus, seed: int, n_asks: int) -> tuple[Op, ...]:
@@ -77,7 +79,9 @@ class Stream:
             wordings = by_tenant[tenant][subject]
             first = rng.random() < FIRST_WORDING or len(wordings) == 1
             query = wordings[0] if first else wordings[1 + int(rng.random() * (len(wordings) - 1))]
-            asks.append(dataclasses.replace(query, session=f"t-{sessions.randrange(self.n_sessions):02d}"))
+            session = sessions.randrange(self.n_sessions)
+            prompt = self.prompts[session % len(self.prompts)]
+            asks.append(dataclasses.replace(query, session=f"t-{session:02d}", prompt=prompt))
         return asks
 
     def _questions(self, corpus: Corpus) -> dict[str, dict[str, list[Query]]]:

@@ -98,6 +98,32 @@ def test_a_value_that_was_replaced_or_deleted_is_not_lawful(between: dict[str, A
     assert history.lawful(hit) is False
 
 
+def upgraded(layer: str, *between: dict[str, Any]) -> bool | None:
+    """Whether a value may be served after a deployment under a key that does not name the encoder."""
+    rows = [ask(), event("put", "A", layer, t="1"), {"op": {"do": "upgrade", "id": "minilm"}}, *between, ask()]
+    history, hit = last(*rows, event("hit", "A", layer, t="1"))
+    return history.lawful(hit)
+
+
+@pytest.mark.parametrize(("layer", "holds"), [("answer", False), ("retrieval", False), ("text", True)])
+def test_what_another_encoder_has_found_is_another_value(layer: str, holds: bool) -> None:
+    assert upgraded(layer) is holds
+    assert upgraded(layer, ask(), event("put", "A", layer, t="1")) is True
+
+
+def test_a_delete_takes_away_what_was_put_before_a_deployment() -> None:
+    rows = [ask(), event("put", "A", t="1"), {"op": {"do": "upgrade", "id": "minilm"}}, event("delete", t="1"), ask()]
+    _, hit = last(*rows, event("hit", "A", t="1"))
+    assert (hit.own, hit.live, hit.differs) == (False, False, ("model",))
+
+
+def test_a_ranking_does_not_depend_on_the_prompt() -> None:
+    for layer, holds in (("answer", False), ("retrieval", True)):
+        rows = [ask(), event("put", "A", layer, t="1"), ask(prompt="brief"), event("hit", "A", layer, t="1")]
+        history, hit = last(*rows)
+        assert history.lawful(hit) is holds
+
+
 def test_layers_are_apart() -> None:
     _, hit = last(ask(), event("put", "A", t="1"), ask(), event("hit", "A", layer="retrieval", t="1"))
     assert hit.write is None

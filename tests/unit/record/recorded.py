@@ -26,7 +26,10 @@ DESCRIBED: dict[str, Any] = {
     "metrics": {"MRR@5": "1"},
 }
 QUESTION = "how long is the timeout?"
-OPS = (OpRow(0, 0.0, "load", "1 documents"), OpRow(1, 1.5, "ask", "q1", "a", "s1", digest.of_text(QUESTION)))
+OPS = (
+    OpRow(0, 0.0, "load", "1 documents"),
+    OpRow(1, 1.5, "ask", "q1", "a", "s1", digest.of_text(QUESTION), prompt="brief"),
+)
 DOC = DocRow("d1", 1, "a", "record", digest.of_text("the timeout is 30 ms"), 0)
 GOLD = Gold(1, "q1", "a", "timeout", {"d1": 1}, ("30 ms",), Claim("gateway", "timeout", "30", "ms"))
 MISS = Event(1, 1.5, "answer", "miss", {"tenant": "a", "text": digest.of_text(QUESTION)})

@@ -35,15 +35,15 @@ def test_a_log_of_query_ids_is_replayed_in_order(tmp_path: Path) -> None:
 
 def test_csv_and_jsonl_give_the_same_ops(tmp_path: Path) -> None:
     rows = [
-        {"do": "ask", "query": "q1", "session": "t-1", "at_s": 5},
+        {"do": "ask", "query": "q1", "session": "t-1", "prompt": "brief", "at_s": 5},
         {"do": "upsert", "doc": "a", "version": 2, "at_s": 5.5},
         {"do": "upgrade", "encoder": "lsa"},
         {"query": "q2"},
         {"do": "delete", "doc": "a"},
     ]
     lines = (
-        "do,query,doc,version,encoder,session,at_s\n"
-        "ask,q1,,,,t-1,5\nupsert,,a,2,,,5.5\nupgrade,,,,lsa,,\n,q2,,,,,\ndelete,,a,,,,\n"
+        "do,query,doc,version,encoder,session,prompt,at_s\n"
+        "ask,q1,,,,t-1,brief,5\nupsert,,a,2,,,,5.5\nupgrade,,,,lsa,,,\n,q2,,,,,,\ndelete,,a,,,,,\n"
     )
     one = Replay(log(tmp_path, lines)).ops(corpus(), 1, 10)
     two = Replay(log(tmp_path, "".join(json.dumps(r) + "\n" for r in rows), "log.jsonl")).ops(corpus(), 2, 10)
@@ -51,7 +51,7 @@ def test_csv_and_jsonl_give_the_same_ops(tmp_path: Path) -> None:
     assert [(op.at_s, op.do) for op in one[1:]] == [
         (5.0, "ask"), (5.5, "upsert"), (6.5, "upgrade"), (7.5, "ask"), (8.5, "delete"),
     ]  # fmt: skip
-    assert one[1].item == Query("q1", "One?", "", "t-1")
+    assert one[1].item == Query("q1", "One?", "", "t-1", "brief")
     assert (one[2].item, one[3].item) == (LATER, Upgrade("lsa"))
 
 

@@ -76,6 +76,12 @@ def test_session_ids_are_reused_across_tenants() -> None:
     assert all(len(tenants) == 4 for tenants in sessions.values())
 
 
+def test_sessions_ask_for_the_prompts_in_turn() -> None:
+    asked = asks(Stream(n_sessions=5, prompts=("", "brief")).ops(ledger(), 42, 200))
+    assert {(q.session, q.prompt) for q in asked} == {(f"t-{i:02d}", ("", "brief")[i % 2]) for i in range(5)}
+    assert {q.prompt for q in asks(Stream().ops(ledger(), 42, 50))} == {""}
+
+
 def test_only_questions_about_the_topics_are_asked() -> None:
     found = asks(Stream(about=("unit", "enum")).ops(ledger(), 42, 200))
     assert {ledger().topics[q.id] for q in found} == {"unit", "enum"}
