@@ -92,11 +92,11 @@ class GateItem(pytest.Item):
     def runtest(self) -> None:
         import tempfile
 
-        from testbed.diagnose import gate, rerun
+        from testbed.diagnose import regressions, rerun
 
         with tempfile.TemporaryDirectory(prefix="rag-gate-") as folder:
             asked = rerun.Ask(results_dir=Path(folder), must_see=self.config.getoption("--rag-must-see"))
-            decided = gate.decide([rerun.judged(self._scenario, self._cell, asked)])
+            decided = regressions.decide([rerun.judged(self._scenario, self._cell, asked)])
         self.user_properties += [("seed", self._cell.seed), ("digest", decided.cells[0].digest)]
         if decided.code:
             raise Worse(decided)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core import digest
-from testbed.diagnose import gate, over_seeds
+from testbed.diagnose import gate, over_seeds, regressions
 from testbed.diagnose.findings import PASSED
 from testbed.diagnose.over_seeds import Share
 from testbed.diagnose.remember import cell_of
@@ -65,7 +65,7 @@ def held(cell: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def _judged(reader: RunReader, cell: Cell, as_clean: str = "clean") -> dict[str, Any]:
     """``noticed``: the rules that failed, in their order; ``moved``: another trace, a failure with EXACT=1."""
     named = reader.manifest
-    decision = gate.decide([gate.judge(named["scenario"], cell, reader, as_clean=as_clean)])
+    decision = regressions.decide([gate.judge(named["scenario"], cell, reader, as_clean=as_clean)])
     (judged,) = decision.cells
     failed = [finding for _, finding in decision.findings("failed")]
     return {

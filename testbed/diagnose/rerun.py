@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import HarnessError, InvalidInput, Undecided
-from testbed.diagnose import gate
+from testbed.diagnose import gate, regressions
 from testbed.diagnose.contrast import SAME, is_lower_better
 from testbed.diagnose.findings import Decision, Finding, Judged
 from testbed.diagnose.remember import cell_of, is_gated, usual_tolerance
@@ -79,7 +79,7 @@ def play(asked: Ask, progress: Progress = lambda what, done, of: None, others: S
             continue
         cells += [judged(name, cell, asked, progress) for cell in found.cells]
     without = () if asked.names else tuple(sorted(set(scenarios.names()) - set(known)))
-    return gate.decide(cells, without=without, others=(*missing, *others))
+    return regressions.decide(cells, without=without, others=(*missing, *others))
 
 
 def settings_of(scenario: str, cell: Cell, asked: Ask) -> Settings:
@@ -215,7 +215,7 @@ def _worse(scenario: str, before: Cell | None, reader: RunReader, twin: Mapping[
         return []
     held = gate.judge(scenario, before, reader, twin=twin, must_see=1.0)
     if held.pairs:
-        failed = gate.decide([held]).findings("failed")
+        failed = regressions.decide([held]).findings("failed")
         return [f"{f.arm}: {f.text}" if f.arm else f.text for _, f in failed]
     return list(_lower_means(before, cell_of(reader)))
 

@@ -9,7 +9,8 @@ import pytest
 
 from testbed.diagnose.contrast import Contrast, Name
 from testbed.diagnose.findings import Decision, Finding, Judged
-from testbed.diagnose.gate import _fallen, _outside, decide, judge, stale
+from testbed.diagnose.gate import judge, stale
+from testbed.diagnose.regressions import _fallen, _outside, decide
 from testbed.diagnose.remember import broken_promises, cell_of
 from testbed.diagnose.significance import Interval
 from tests.unit.diagnose.judged import BROKEN, BY_CHANCE, DESCRIBED, HOLDS, N_ASKS, arm_scores, cell, run

@@ -15,7 +15,8 @@ from rich.console import Console
 
 from testbed.core.errors import InvalidInput
 from testbed.diagnose.findings import Decision, Finding, Judged
-from testbed.diagnose.gate import decide, judge
+from testbed.diagnose.gate import judge
+from testbed.diagnose.regressions import decide
 from testbed.report import ci, workflows
 from testbed.report.gate import as_value, print_decision
 from testbed.report.junit import to_xml
