@@ -13,6 +13,7 @@ from testbed.caches.freshness import Case, Check, Entry, Judgment, LlmJudge, Sco
 from testbed.claims import data, plot
 from testbed.claims.claim import ARTICLE, Claim, Findings, Limit, Row, Ruling, Tier, interval
 from testbed.core import seeds
+from testbed.core.errors import Unavailable
 from testbed.models.llm import LlmClient
 from testbed.workloads import traces
 
@@ -155,6 +156,11 @@ def judged(scale: Scale) -> tuple[list[Row], dict[str, float]]:
         start = time.perf_counter()
         result = score(judge, cases)
         taken = time.perf_counter() - start
+        if judge.n_failed == judge.n_asked:  # it fails closed, and would be measured as one that says no to everything
+            raise Unavailable(
+                f"{url} (TESTBED_JUDGE_URL) answered none of {judge.n_asked} questions:"
+                f" {judge.judge(cases[0].entry, cases[0].now_s).reason}; start it, or unset TESTBED_JUDGE_URL"
+            )
     Limit(f"recall of {judge.name}", result.recall, roc_limit(cases)(result.false_stale)).check()
     row: Row = {
         "check": judge.name,

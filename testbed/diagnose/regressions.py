@@ -1,4 +1,4 @@
-"""The rule of the gate that needs all runs: which metrics fell by more than their tolerance, or than chance explains."""
+"""The rule of the gate that needs all runs: which metrics fell by more than their tolerance or chance explains."""
 
 from __future__ import annotations
 

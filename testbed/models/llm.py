@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -29,8 +30,9 @@ class LlmClient:
     Greedy unless told otherwise. ``salt`` keeps this caller's prefix cache entries apart from others' (sent as
     ``cache_salt``, and only when set: not every server knows it). ``transport`` replaces the network in tests.
 
-    Every method raises Unavailable (nothing answers, or the server is busy or stopping), InvalidInput (the server
-    refuses the request) or BrokenContract (it answered something else than the protocol says).
+    An address that is none is InvalidInput. Every method raises Unavailable (nothing answers, or the server is busy or
+    stopping), InvalidInput (the server refuses the request) or BrokenContract (it answered something else than the
+    protocol says).
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class LlmClient:
         timeout_s: float = 120.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        _check_address(base_url)
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._url = base_url.rstrip("/")
         self._base = {"model": model, **({"cache_salt": salt} if salt else {})}
@@ -114,6 +117,16 @@ class LlmClient:
         if not isinstance(answer, dict):
             raise BrokenContract(f"{response.url} answered no JSON object: {response.text[:80]!r}")
         return answer
+
+
+def _check_address(base_url: str) -> None:
+    try:
+        parts = urlsplit(base_url)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:  # not shown: it may hold a password
+        raise InvalidInput("the endpoint's address is not a URL; expected http://host:port/v1 or https://host/v1")
 
 
 class Completes(Protocol):

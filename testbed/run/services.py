@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -36,6 +36,7 @@ _STOP_S = 5.0
 _CONNECT_S = 3.0
 _ANSWER_S = 30.0
 _SIGNAL_EXIT = 128
+_OPTIONS = ("db", "username", "password", "client_name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +89,13 @@ def redis_at(url: str) -> Iterator[RedisService]:
 
 def _client_at(url: str, where: str) -> redis.Redis:
     """A client whose server said PONG."""
+    _refuse_options(url, where)
     try:
         client = redis.Redis.from_url(url, **_client_settings(_CONNECT_S))
         if client.ping():
             return client
         raise redis.ConnectionError("no PONG")
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise InvalidInput(
             f"REDIS_URL={where} is not a Redis URL; expected redis://host:port, rediss://... or unix:///path"
         ) from error
@@ -103,6 +105,17 @@ def _client_at(url: str, where: str) -> redis.Redis:
         raise Unavailable(
             f"redis is not reachable at {where} (REDIS_URL); expected a PONG; start it or unset REDIS_URL"
         ) from error
+
+
+def _refuse_options(url: str, where: str) -> None:
+    """An option behind the question mark is a setting of the client, and it would replace ours."""
+    names = [name for name, _ in parse_qsl(url.partition("?")[2], keep_blank_values=True)]
+    unknown = [name for name in names if name not in _OPTIONS and not name.startswith("ssl_")]
+    if unknown:
+        raise InvalidInput(
+            f"REDIS_URL={where} has the option {unknown[0]!r}; expected none but {', '.join(_OPTIONS)} and ssl_*:"
+            " leave it out"
+        )
 
 
 def _server_name(client: redis.Redis) -> str:
@@ -124,7 +137,10 @@ def _try_to_clear(client: redis.Redis, namespace: str) -> None:
 
 
 def _without_password(url: str) -> str:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not a URL)"
     if parts.scheme == "unix":
         return f"unix://{parts.path}"
     host = parts.hostname or "localhost"

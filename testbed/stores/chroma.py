@@ -143,13 +143,14 @@ def _as_name(namespace: str) -> str:
 
 
 def _server(url: str) -> Any:
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 8000)
     except ValueError:
-        port = 0
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port:
-        raise InvalidInput(f"CHROMA_URL={parts.scheme}://{parts.hostname}: expected http://host:port or https://host")
+        raise InvalidInput("CHROMA_URL is not a URL; expected http://host:port or https://host") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        where = f"{parts.scheme or '(no scheme)'}://{parts.hostname or '...'}"
+        raise InvalidInput(f"CHROMA_URL={where}: expected http://host:port or https://host")
     settings = Settings(anonymized_telemetry=False)
     try:
         return chromadb.HttpClient(parts.hostname, port, ssl=parts.scheme == "https", settings=settings)

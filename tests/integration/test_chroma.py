@@ -66,5 +66,6 @@ def test_a_closed_index_can_be_filled_again_also_with_another_dimension() -> Non
 def test_a_server_that_is_not_there_is_one_clear_line() -> None:
     with pytest.raises(Unavailable, match=r"chroma is not reachable at 127\.0\.0\.1:9 \(CHROMA_URL\)"):
         ChromaIndex.at("http://user:secret@127.0.0.1:9")
-    with pytest.raises(InvalidInput, match="expected http://host:port"):
-        ChromaIndex.at("127.0.0.1:8000")
+    for address in ("127.0.0.1:8000", "chroma", "http://[", "http://host:port", "ftp://host"):
+        with pytest.raises(InvalidInput, match="expected http://host:port"):
+            ChromaIndex.at(address)

@@ -230,10 +230,28 @@ def test_something_that_speaks_no_redis_is_not_reachable() -> None:
         web.join()
 
 
-@pytest.mark.parametrize("address", ["localhost:6379", "http://:secret@host", "redis://host:port"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "localhost:6379",
+        "http://:secret@host",
+        "redis://host:port",
+        "redis://[:secret",
+        "redis://h?db=x",
+        "redis://h?ssl_x=1",
+    ],
+)
 def test_what_is_no_redis_url_is_refused_without_showing_a_password(address: str) -> None:
     with pytest.raises(InvalidInput, match="is not a Redis URL") as caught, services.connect(address):
         pass
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["decode_responses=1", "protocol=3", "db=0&socket_timeout=0", "no_such_option="])
+def test_an_option_that_would_change_the_client_is_refused(option: str) -> None:
+    name = option.rpartition("&")[2].partition("=")[0]
+    with pytest.raises(InvalidInput, match=f"has the option '{name}'") as caught:
+        services.connect(f"redis://:secret@127.0.0.1:9?{option}").__enter__()
     assert "secret" not in str(caught.value)
 
 

@@ -23,7 +23,7 @@ from testbed.claims import c10_joint_attribution as c10
 from testbed.claims import data
 from testbed.claims.data import Pair
 from testbed.claims.pairs import PAIRS, TEXTS
-from testbed.core.errors import InvalidInput
+from testbed.core.errors import InvalidInput, Unavailable
 from testbed.models.llm import LlmClient
 
 
@@ -188,6 +188,16 @@ def test_c6_an_unreachable_endpoint_fails_closed():
         judge = LlmJudge(client, "m")
         assert not judge.judge(Entry("k", 0, 0), 10).fresh
         assert judge.n_failed == 1
+
+
+def test_c6_an_endpoint_that_answers_nothing_is_not_measured_as_a_judge(monkeypatch):
+    """A judge fails closed: what never answered would be told as one that calls every entry stale."""
+    monkeypatch.setenv("TESTBED_JUDGE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("TESTBED_JUDGE_MODEL", "m")
+    with pytest.raises(
+        Unavailable, match=r"answered none of 20 questions: the judge failed: .*unset TESTBED_JUDGE_URL"
+    ):
+        c6.judged(c6.Scale((1,), 10, 20))
 
 
 def test_c8_mrr_by_hand_and_ties_by_position():

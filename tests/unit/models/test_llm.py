@@ -78,3 +78,12 @@ def test_the_reader_abstains_when_the_model_says_nothing_or_there_is_nothing_to_
     reader = LlmReader(client(saying("  ", [])), name="m")
     assert reader.read("q", [Passage("a", 1, "t")], {}).abstained
     assert reader.read("q", [], {}).abstained
+
+
+@pytest.mark.parametrize(
+    "address", ["", "http://[", "http://h:port/v1", "ftp://h/v1", "127.0.0.1:8000", "http://:secret@"]
+)
+def test_an_address_that_is_none_is_refused_without_showing_a_password(address: str) -> None:
+    with pytest.raises(InvalidInput, match=r"expected http://host:port/v1") as caught:
+        LlmClient(address, "m")
+    assert "secret" not in str(caught.value)
