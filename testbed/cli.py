@@ -31,6 +31,8 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+StackToo = Annotated[str, typer.Option("--stack", envvar="STACK", help="As of `testbed run`.")]
+StoreToo = Annotated[str, typer.Option("--store", envvar="STORE", help="As of `testbed run`.")]
 ResultsDir = Annotated[str, typer.Option("--results", envvar="RESULTS_DIR", help="Folder of results folders.")]
 BaselinesDir = Annotated[str, typer.Option("--baselines", envvar="BASELINES_DIR", help="Folder of the baselines.")]
 MustSee = Annotated[
@@ -227,8 +229,8 @@ def baseline(
     variant: Annotated[str, typer.Option(envvar="VARIANT", help="One of its variants; its first by default.")] = "",
     seed: Annotated[str, typer.Option(envvar="SEED", help="An integer >= 0.")] = "42",
     level: Annotated[str, typer.Option("--level", envvar="POLLUTION_LEVEL", help="As of `testbed run`.")] = "high",
-    stack: Annotated[str, typer.Option(envvar="STACK", help="As of `testbed run`.")] = "reference",
-    store: Annotated[str, typer.Option(envvar="STORE", help="As of `testbed run`.")] = "faiss",
+    stack: StackToo = "reference",
+    store: StoreToo = "faiss",
     dataset: Annotated[str, typer.Option(envvar="DATASET", help="As of `testbed run`.")] = "",
     queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions are asked.")] = "400",
     redis_url: Annotated[str, typer.Option(envvar="REDIS_URL", help="A server to use instead of a private one.")] = "",
@@ -399,6 +401,8 @@ def sweep(
     variants: Annotated[str, typer.Option(help="first, all, or names with commas.")] = "first",
     queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "400",
     arms: Annotated[str, typer.Option(help="The only arms to run, with spaces between; all by default.")] = "",
+    stack: StackToo = "reference",
+    store: StoreToo = "faiss",
     check: Annotated[bool, typer.Option("--check", help="Exit 1 where a promise is not kept.")] = False,
     results: ResultsDir = "results",
     as_json: Json = False,
@@ -409,7 +413,8 @@ def sweep(
     from testbed.run.knobs import queries_of
 
     chosen = variants_of(scenarios or [], variants, _note)
-    grid = cells(chosen, seeds_of(seeds), levels_of(levels), queries_of(queries or "400"), tuple(arms.split()))
+    asked, only = queries_of(queries or "400"), tuple(arms.split())
+    grid = cells(chosen, seeds_of(seeds), levels_of(levels), asked, only, stack or "reference", store or "faiss")
     folder = Path(results or "results") / "sweeps"
     return report.print_sweep(_outcomes(grid, folder), folder, out(), as_json=as_json, check=check)
 
@@ -423,6 +428,8 @@ def matrix(
     full: Annotated[
         bool, typer.Option("--full", help="All pairs and variants, slow ones too, 400 questions; else 120.")
     ] = False,
+    stack: StackToo = "reference",
+    store: StoreToo = "faiss",
     results: ResultsDir = "results",
     as_json: Json = False,
 ) -> int:
@@ -440,7 +447,8 @@ def matrix(
     asked = queries_of(queries or ("400" if full else "120"))
     drawn = seed_of(seed or "42")
     with Progress(Console(stderr=True)) as progress:
-        found = report.play(chosen, drawn, asked, folder, progress, every=full)
+        on = {"stack": stack or "reference", "store": store or "faiss"}
+        found = report.play(chosen, drawn, asked, folder, progress, every=full, **on)
     return report.print_matrix(found, drawn, folder, out(), as_json=as_json, left_out=left_out)
 
 
@@ -451,6 +459,14 @@ def power(
     variants: Annotated[str, typer.Option(help="first, all, or names with commas.")] = "first",
     queries: Annotated[str, typer.Option(envvar="QUERIES", help="How many questions each run asks.")] = "400",
     clean: Annotated[int, typer.Option(min=1, help="How many clean runs are gated for false alarms.")] = 300,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--whole", help="All arms of these runs, as a gate plays them; else the clean one, 200 questions."
+        ),
+    ] = False,
+    stack: StackToo = "reference",
+    store: StoreToo = "faiss",
     results: ResultsDir = "results",
     as_json: Json = False,
 ) -> int:
@@ -468,7 +484,9 @@ def power(
     drawn, asked = seeds_of(seeds), queries_of(queries or "400")
     folder = Path(results or "results") / "sweeps"
     with Progress(Console(stderr=True)) as progress:
-        found, alarm, lines = report.play(chosen, drawn, asked, clean, folder, progress)
+        found, alarm, lines = report.play(
+            chosen, drawn, asked, clean, folder, progress, stack or "reference", store or "faiss", whole=whole
+        )
     return report.print_power(found, alarm, lines, folder, out(), as_json=as_json)
 
 

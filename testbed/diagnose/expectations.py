@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isnan
+from math import floor, inf, isnan
+from typing import NamedTuple
 
 from testbed.core.scenario import Expect
 from testbed.metrics.scores import is_lower_better
 
 CURED, NOT_CURED = 0.95, 0.50
 # A stack without a layer is not quite the clean stack: an answer cache also repeats a right answer to a paraphrase that
-# retrieval would have failed. So a bypass that gives back this much has cured.
-CURED_BY_BYPASS = 0.90
+# retrieval would have failed. So a bypass that gives back this much has cured (the least of all variants over seeds 1
+# to 10 is 0.88), and a fix that costs those hits need not give back more than the bypass does.
+CURED_BY_BYPASS = 0.85
+NOT_ALONE = 0.90  # of two layers that are to blame together, one alone gives back less than this
 BYPASSED = "faulty-without:"  # and the layer, or several with a plus
 _ROUNDING = 1e-9
+
+
+class Fall(NamedTuple):
+    """How much worse an arm's mean is than the clean arm's, and between what bounds that may be chance."""
+
+    least: float
+    told: float
+    most: float
 
 
 def check_expect(
@@ -21,6 +32,7 @@ def check_expect(
     scores: Mapping[str, float],
     verdicts: Mapping[str, Mapping[str, bool | None]],
     layers: Sequence[str],
+    leeway: Mapping[str, tuple[float, float]] | None = None,
 ) -> list[str]:
     """What is not as promised, in words; [] when all is.
 
@@ -29,6 +41,8 @@ def check_expect(
     scores : mean of ``expect.metric`` by arm; an arm that is missing did not run
     verdicts : outcome of each invariant by arm
     layers : those that an arm ``faulty-without:<layer>`` bypasses
+    leeway : by arm, how much less and how much more than told it may really have fallen; a promise is then broken only
+        where it is within all of that. None: chance has no part in the scores
     """
     wrong = [f"clean: violates {invariant}" for invariant, holds in verdicts.get("clean", {}).items() if holds is False]
     wrong += [
@@ -39,12 +53,22 @@ def check_expect(
     missing = [arm for arm in ("clean", "faulty") if isnan(scores.get(arm, float("nan")))]
     if missing:
         return [*wrong, *(f"{arm}: has no {expect.metric}" for arm in missing)]
-    drop = fall(expect.metric, scores["clean"], scores["faulty"])
-    if drop < expect.drop_at_least - _ROUNDING or drop <= 0:
-        wrong.append(f"faulty: {expect.metric} fell by {drop:.4f}, expected at least {expect.drop_at_least:.4f}")
-    if drop <= 0:
+    falls = _falls(expect.metric, scores, leeway or {})
+    drop = falls["faulty"]
+    if drop.most < expect.drop_at_least - _ROUNDING or drop.most <= 0:
+        wrong.append(f"faulty: {expect.metric} fell by {drop.told:.4f}, expected at least {expect.drop_at_least:.4f}")
+    if drop.told <= 0:
         return wrong
-    return [*wrong, *_cures(expect, scores), *_blames(expect, scores, layers)]
+    return [*wrong, *_cures(expect, falls), *_blames(expect, falls, layers)]
+
+
+def _falls(metric: str, scores: Mapping[str, float], leeway: Mapping[str, tuple[float, float]]) -> dict[str, Fall]:
+    out = {}
+    for arm, score in scores.items():
+        told = fall(metric, scores["clean"], score)
+        less, more = leeway.get(arm, (0.0, 0.0))
+        out[arm] = Fall(told - less, told, told + more)
+    return out
 
 
 def fall(metric: str, before: float, after: float) -> float:
@@ -58,32 +82,43 @@ def recovered(metric: str, clean: float, faulty: float, repaired: float) -> floa
     return None if isnan(drop) or isnan(repaired) or drop <= 0 else fall(metric, repaired, faulty) / drop
 
 
-def _cures(expect: Expect, scores: Mapping[str, float]) -> list[str]:
+def _cures(expect: Expect, falls: Mapping[str, Fall]) -> list[str]:
     out = []
+    without = _recovered(falls, f"{BYPASSED}{expect.blame}")
+    attainable = 1.0 if without is None else min(1.0, without.least)
     for fix in expect.cured_by:
-        share = _recovered(expect.metric, scores, f"faulty+{fix}")
+        share = _recovered(falls, f"faulty+{fix}")
         if share is None:
             out.append(f"faulty+{fix}: did not run, or has no {expect.metric}")
-        elif share < CURED - _ROUNDING:
-            out.append(f"faulty+{fix}: recovered {share:.0%} of the drop, expected at least {CURED:.0%}")
+        elif share.most < CURED * attainable - _ROUNDING:
+            told = floor(100 * share.told + _ROUNDING)  # 94.8 is not 95
+            out.append(f"faulty+{fix}: recovered {told}% of the drop, expected at least {CURED:.0%}")
     return out
 
 
-def _blames(expect: Expect, scores: Mapping[str, float], layers: Sequence[str]) -> list[str]:
+def _blames(expect: Expect, falls: Mapping[str, Fall], layers: Sequence[str]) -> list[str]:
     out = []
     joint = expect.blame.split("+")
     for layer in dict.fromkeys([*([expect.blame] if expect.blame else []), *layers]):
-        arm = f"faulty-without:{layer}"
-        share = _recovered(expect.metric, scores, arm)
+        arm = f"{BYPASSED}{layer}"
+        share = _recovered(falls, arm)
         if share is None:
             out.append(f"{arm}: did not run, or has no {expect.metric}")
-        elif layer == expect.blame and share < CURED_BY_BYPASS - _ROUNDING:
-            out.append(f"{arm}: recovered {share:.0%} of the drop, but the layer to blame should give back all of it")
-        elif layer != expect.blame and share >= (CURED_BY_BYPASS if layer in joint else NOT_CURED) - _ROUNDING:
-            out.append(f"{arm}: recovered {share:.0%} of the drop, but {expect.blame or 'no layer'} is to blame")
+            continue
+        recovered = f"{arm}: recovered {share.told:.0%} of the drop, but"
+        if layer == expect.blame and share.most < CURED_BY_BYPASS - _ROUNDING:
+            out.append(f"{recovered} the layer to blame should give back all of it")
+        elif layer != expect.blame and share.least >= (NOT_ALONE if layer in joint else NOT_CURED) - _ROUNDING:
+            out.append(f"{recovered} {expect.blame or 'no layer'} is to blame")
     return out
 
 
-def _recovered(metric: str, scores: Mapping[str, float], arm: str) -> float | None:
-    repaired = scores.get(arm)
-    return None if repaired is None else recovered(metric, scores["clean"], scores["faulty"], repaired)
+def _recovered(falls: Mapping[str, Fall], arm: str) -> Fall | None:
+    """The share of the drop that is gone, between its bounds; None where an arm has no score."""
+    drop, left = falls["faulty"], falls.get(arm)
+    if left is None or isnan(left.told):
+        return None
+    if drop.least <= 0:  # there may have been no drop at all, and so any share of it
+        return Fall(-inf, 1 - left.told / drop.told, inf)
+    corners = [1 - part / whole for part in (left.least, left.most) for whole in (drop.least, drop.most)]
+    return Fall(min(corners), 1 - left.told / drop.told, max(corners))

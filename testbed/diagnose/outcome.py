@@ -1,6 +1,7 @@
 """What is kept of a run when there are many: a few hundred bytes to an arm, enough for every table over runs.
 
 scenario variant seed level queries digest metric hits_of expect      as in the summary
+stack store     what was played, as in the manifest
 arms.<arm>      status; why where it is unsupported; else value (of ``metric``), means, hits, valid_hits, p95_ms,
                 held_bytes (None: not recorded), violated (violations by invariant), undecided (invariants that could
                 not tell)
@@ -22,10 +23,12 @@ _SAME = ("scenario", "variant", "seed", "level", "queries", "digest", "metric", 
 
 def outcome(folder: Path) -> dict[str, Any]:
     """What is kept of the finished run in this folder."""
-    summary = RunReader(folder).summary
+    reader = RunReader(folder)
+    summary, settings = reader.summary, reader.manifest["settings"]
     metric = summary["metric"]
     return {
         **{name: summary[name] for name in _SAME},
+        **{name: settings[name] for name in ("stack", "store")},
         "arms": {name: _arm(arm, metric) for name, arm in summary["arms"].items()},
         "deltas": {
             name: {bound: by_metric[metric][bound] for bound in ("mean", "low", "high")}
@@ -47,4 +50,4 @@ def _arm(arm: Mapping[str, Any], metric: str) -> dict[str, Any]:
     }
 
 
-OUTCOME = Measure("outcome@2", outcome)
+OUTCOME = Measure("outcome@3", outcome)

@@ -63,7 +63,10 @@ def held(cell: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _judged(reader: RunReader, cell: Cell, as_clean: str = "clean") -> dict[str, Any]:
-    """``noticed``: the rules that failed, in their order; ``moved``: another trace, a failure with EXACT=1."""
+    """``noticed``: the rules that failed, in their order; ``moved``: another trace, a failure with EXACT=1.
+
+    A stack that does not call itself deterministic may move.
+    """
     named = reader.manifest
     decision = regressions.decide([gate.judge(named["scenario"], cell, reader, as_clean=as_clean)])
     (judged,) = decision.cells
@@ -72,20 +75,20 @@ def _judged(reader: RunReader, cell: Cell, as_clean: str = "clean") -> dict[str,
         **{name: named[name] for name in ("scenario", "variant", "seed", "level")},
         "code": decision.code,
         "noticed": list(dict.fromkeys(finding.rule for finding in failed)),
-        "moved": not judged.same_trace,
+        "moved": cell.deterministic and not judged.same_trace,
         "told": [f"{f.arm}: {f.text}" for f in failed],
         "unknown": [f"{f.arm}: {f.text}" for _, f in decision.findings("unknown")],
     }
 
 
-SEEN = Measure("power@3", seen)
+SEEN = Measure("power@4", seen)
 REMEMBERED = Measure("baseline@2", remembered)
 
 
 def held_to(cells: Sequence[Mapping[str, Any]], scenarios: Sequence[str]) -> Measure:
     """The measure of ``held``, each run to its own of these cells, which are of the scenario at their place."""
     by_run = {(s, cell["variant"], cell["seed"]): cell for s, cell in zip(scenarios, cells, strict=True)}
-    return Measure(f"held@2 to {digest.of_json([cell['digest'] for cell in cells])}", partial(_held_to, by_run))
+    return Measure(f"held@3 to {digest.of_json([cell['digest'] for cell in cells])}", partial(_held_to, by_run))
 
 
 def _held_to(cells: Mapping[tuple[str, str, int], Mapping[str, Any]], folder: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from testbed.core.scenario import Expect
 from testbed.diagnose.asks import Asks
+from testbed.diagnose.contrast import is_lower_better
 from testbed.diagnose.expectations import check_expect
 from testbed.record import baseline
 from testbed.record.baseline import ArmRecord, Cell
@@ -50,7 +51,7 @@ def cell_of(reader: RunReader, *, tolerance: Mapping[str, float] | None = None, 
         deterministic=deterministic,
         made_from=made_from(described),
         digest=reader.digest,
-        promise=tuple(broken_promises(summary)),
+        promise=tuple(broken_promises(summary, deterministic=deterministic)),
         tolerance={m: usual_tolerance(m, deterministic) for m in metrics} | dict(tolerance or {}),
         arms=arms,
         accepted=accepted,
@@ -83,8 +84,11 @@ def made_from(described: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value is not None}
 
 
-def broken_promises(summary: Mapping[str, Any]) -> list[str]:
-    """What the scenario promises and this run does not show, whether or not runs of its size are held to it."""
+def broken_promises(summary: Mapping[str, Any], *, deterministic: bool = True) -> list[str]:
+    """What the scenario promises and this run does not show, whether or not runs of its size are held to it.
+
+    Of a stack that is not deterministic, only what chance does not explain.
+    """
     told = summary["expect"]
     expect = Expect(
         summary.get("metric", told["metric"]),
@@ -96,4 +100,17 @@ def broken_promises(summary: Mapping[str, Any]) -> list[str]:
     ran = {arm: row for arm, row in summary["arms"].items() if row["status"] == "ok"}
     means = {arm: nan if (v := row["means"].get(expect.metric)) is None else v for arm, row in ran.items()}
     layers = [arm.removeprefix("faulty-without:") for arm in summary["order"] if arm.startswith("faulty-without:")]
-    return check_expect(expect, means, {arm: holds(row) for arm, row in ran.items()}, layers)
+    chance = None if deterministic else _chance(expect.metric, summary["deltas"])
+    return check_expect(expect, means, {arm: holds(row) for arm, row in ran.items()}, layers, chance)
+
+
+def _chance(metric: str, deltas: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
+    """How much less and how much more than its mean says each arm may have fallen: its 95 % interval against clean."""
+    out = {}
+    for arm, by_metric in deltas.items():
+        found = by_metric.get(metric)
+        if found is None or any(found.get(bound) is None for bound in ("mean", "low", "high")):
+            continue
+        below, above = found["mean"] - found["low"], found["high"] - found["mean"]
+        out[arm] = (below, above) if is_lower_better(metric) else (above, below)
+    return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ class ByProvenance:
     def __init__(self, inner: Cache) -> None:
         self._inner = inner
         self._keys: dict[str, dict[Key, None]] = {}
-        self._hearing = [self]
+        self._hearing = [weakref.ref(self)]  # in the order they were made; one that nobody uses any more is forgotten
 
     def get(self, key: Key) -> Any | None:
         return self._inner.get(key)
@@ -43,14 +44,15 @@ class ByProvenance:
 
     def invalidate(self, doc_id: str) -> None:
         """Drop every entry that was read from this document."""
-        for part in self._hearing:
+        self._hearing[:] = [ref for ref in self._hearing if ref() is not None]
+        for part in filter(None, [ref() for ref in self._hearing]):
             for key in part._keys.pop(doc_id, {}):
                 part._inner.delete(key)
 
     def fresh(self) -> ByProvenance:
         made = ByProvenance(self._inner.fresh())
         made._hearing = self._hearing
-        self._hearing.append(made)
+        self._hearing.append(weakref.ref(made))
         return made
 
 

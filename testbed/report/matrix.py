@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def play(
     progress: Progress,
     *,
     every: bool = False,
+    stack: str = "reference",
+    store: str = "faiss",
 ) -> list[Meeting]:
     """Run every fix that any scenario knows against each of the variants, and judge what each does.
 
@@ -47,7 +50,8 @@ def play(
     for name, variant in variants:
         mine = {**known, **{fix.name: fix for fix in variant.fixes}}
         met = [fix.name for fix in mine.values() if every or can_meet(fix, variant)]
-        cells.append(Settings(name, variant=variant.name, seed=seed, queries=queries, arms=arms(met)))
+        one = Settings(name, variant=variant.name, seed=seed, queries=queries, arms=arms(met))
+        cells.append(replace(one, stack=stack, store=store))
     found = outcomes(cells, folder, progress)
     return [
         m for (_, variant), outcome in zip(variants, found, strict=True) for m in meetings(outcome, variant, [*known])

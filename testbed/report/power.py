@@ -35,29 +35,38 @@ def play(
     n_clean: int,
     folder: Path,
     progress: Progress,
+    stack: str = "reference",
+    store: str = "faiss",
+    *,
+    whole: bool = False,
 ) -> tuple[list[Detection], Share, list[str]]:
-    """Faults of every level over the seeds; and clean runs, ``n_clean`` at least, spread over the variants' streams."""
-    graded = cells(variants, seeds, LEVELS, queries, ARMS)
+    """Faults of every level over the seeds; and clean runs, ``n_clean`` at least, spread over the variants' streams.
+
+    ``whole``: these have all of their arms and ``queries`` questions, as `testbed gate` plays them.
+    """
+    graded = cells(variants, seeds, LEVELS, queries, ARMS, stack, store)
     made = Sweep(folder, Summarize(), power.SEEN, sweep.n_workers(len(graded)))
     found = power.detections(done.value for done in made.run(graded, progress))
-    return found, *clean_gates(variants, n_clean, folder, progress)
+    clean = clean_cells(variants, n_clean, stack, store)
+    if whole:
+        clean = [replace(cell, arms=(), queries=queries) for cell in clean]
+    return found, *clean_gates(clean, folder, progress)
 
 
-def clean_gates(
-    variants: Sequence[tuple[str, Variant]], n_clean: int, folder: Path, progress: Progress
-) -> tuple[Share, list[str]]:
+def clean_gates(clean: Sequence[Settings], folder: Path, progress: Progress) -> tuple[Share, list[str]]:
     """Each clean run twice, in processes of their own: recorded as a baseline, then held to it."""
-    clean = clean_cells(variants, n_clean)
     first = Sweep(folder, Summarize(), power.REMEMBERED, sweep.n_workers(len(clean)), apart=True)
     baselines = [done.value for done in first.run(clean, progress)]
     second = replace(first, measure=power.held_to(baselines, [cell.scenario for cell in clean]))
     return power.alarms(done.value for done in second.run(clean, progress))
 
 
-def clean_cells(variants: Sequence[tuple[str, Variant]], n_clean: int) -> list[Settings]:
+def clean_cells(
+    variants: Sequence[tuple[str, Variant]], n_clean: int, stack: str = "reference", store: str = "faiss"
+) -> list[Settings]:
     """Small runs of the clean arm at seeds of their own."""
-    per_variant = -(-n_clean // len(variants))
-    return cells(variants, range(1001, 1001 + per_variant), queries=CLEAN_QUERIES, arms=("clean",))
+    drawn = range(1001, 1001 - (-n_clean // len(variants)))
+    return cells(variants, drawn, queries=CLEAN_QUERIES, arms=("clean",), stack=stack, store=store)
 
 
 def print_power(
@@ -91,10 +100,7 @@ def print_power(
     for (scenario, variant), level in smallest(found).items():
         seen = "never" if level is None else f"from level {level:g} on"
         console.print(f"{scenario}/{variant}: the gate notices at least {DETECTED:.0%} of the runs {seen}")
-    console.print(
-        f"\nfalse alarms: {alarm.hits} in {alarm.n} clean gate runs of {CLEAN_QUERIES} questions, "
-        f"95 % interval up to {alarm.high:.2%}"
-    )
+    console.print(f"\nfalse alarms: {alarm.hits} in {alarm.n} clean gate runs, 95 % interval up to {alarm.high:.2%}")
     for line in lines:
         console.print(line)
     console.print(f"table       {folder / 'power.csv'}, .json", soft_wrap=True)

@@ -25,6 +25,8 @@ from testbed.run.arms import Progress
 from testbed.run.settings import Settings
 from testbed.run.sweep import Sweep
 
+_NAMED = ("scenario", "variant", "level", "seed", "queries", "stack", "store")
+
 
 def outcomes(cells: Sequence[Settings], folder: Path, progress: Progress) -> list[Mapping[str, Any]]:
     """What is kept of each run, from earlier sweeps in the folder where they are still true, else run now."""
@@ -46,7 +48,7 @@ def print_sweep(
     Undecided : ``check``, but no run is held to what it promises.
     """
     table = rows(found)
-    name = digest.of_json([[o["scenario"], o["variant"], o["level"], o["seed"], o["queries"]] for o in found])[:8]
+    name = digest.of_json([[o[part] for part in _NAMED] for o in found])[:8]
     told = plain({"rows": [row.to_json() for row in table], "runs": list(found)})
     durable.write_bytes(folder / f"{name}.csv", to_csv(columns(table, full=True)).encode())
     durable.write_bytes(folder / f"{name}.json", digest.canonical(told) + b"\n")

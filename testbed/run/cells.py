@@ -71,10 +71,14 @@ def cells(
     levels: Sequence[float] = (1.0,),
     queries: int = 400,
     arms: tuple[str, ...] = (),
+    stack: str = "reference",
+    store: str = "faiss",
 ) -> list[Settings]:
     """Every variant at every level and seed, seeds innermost."""
     return [
-        Settings(name, variant=variant.name, seed=seed, level=level, queries=queries, arms=arms)
+        Settings(
+            name, variant=variant.name, seed=seed, level=level, queries=queries, arms=arms, stack=stack, store=store
+        )
         for name, variant in variants
         for level in levels
         for seed in seeds

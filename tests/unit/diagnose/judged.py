@@ -140,13 +140,20 @@ def _summary(
         serving = {"answer": {"p95_ms": 1.25}, "stack": {"p95_ms": 4.5}}
         rows[arm] = {"status": "ok", "means": means, "verdicts": verdicts, "valid_hits": 0.5, "serving": serving}
     means = {arm: row["means"]["true"] for arm, row in rows.items() if row["status"] == "ok"}
-    drop = means.get("faulty", 0.0) - means["clean"]
+    drops = {
+        arm: mean - means["clean"]
+        for arm, mean in {"faulty": 0.0, **means}.items()
+        if arm != "clean" and mean is not None
+    }
     return {
         "scenario": "tenant-leak",
         "order": list(arms),
         "metric": "true",
         "arms": rows,
-        "deltas": {"faulty": {"true": {"mean": drop, "detectable": detectable}}},
+        "deltas": {
+            arm: {"true": {"mean": drop, "low": drop - 0.03, "high": drop + 0.03, "detectable": detectable}}
+            for arm, drop in drops.items()
+        },
         "expect": {
             "metric": "true",
             "drop_at_least": 0.1,

@@ -44,6 +44,8 @@ def outcome(
         "seed": seed,
         "level": level,
         "queries": 400,
+        "stack": "reference",
+        "store": "faiss",
         "digest": "",
         "metric": metric,
         "hits_of": "answer",

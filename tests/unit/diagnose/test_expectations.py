@@ -49,6 +49,17 @@ def test_a_fix_that_does_not_cure_is_a_failure() -> None:
     ]
 
 
+def test_a_fix_need_not_give_back_what_doing_without_the_layer_does_not() -> None:
+    """The clean stack's cache repeats right answers that retrieval would have failed; that is not the fault's."""
+    scores = {**GOOD, "faulty-without:answer": 0.86, "faulty+tenant-key": 0.86}
+    assert check_expect(EXPECT, scores, VERDICTS, LAYERS) == []
+    assert check_expect(EXPECT, {**scores, "faulty+tenant-key": 0.84}, VERDICTS, LAYERS) == [
+        "faulty+tenant-key: recovered 85% of the drop, expected at least 95%"
+    ]
+    better = {**scores, "faulty-without:answer": 0.95, "faulty+tenant-key": 0.88}
+    assert check_expect(EXPECT, better, VERDICTS, LAYERS) == []
+
+
 def test_a_fix_that_did_not_run_is_a_failure() -> None:
     left = {arm: v for arm, v in GOOD.items() if arm != "faulty+tenant-key"}
     assert check_expect(EXPECT, left, VERDICTS, LAYERS) == ["faulty+tenant-key: did not run, or has no true"]
@@ -120,3 +131,34 @@ def test_lateness_is_better_when_there_is_less_of_it() -> None:
     late = Expect("behind > 60 s", 0.2, "answer", ("tenant-key",))
     scores = {arm: 1 - value for arm, value in GOOD.items()}
     assert check_expect(late, scores, VERDICTS, LAYERS) == []
+
+
+def test_what_chance_explains_breaks_no_promise() -> None:
+    """A drop of 0.40 with a fix that gives back 0.35 of it: chance, where either may be 0.02 more or less."""
+    scores = {**GOOD, "faulty+tenant-key": 0.85}
+    chance = {arm: (0.02, 0.02) for arm in scores}
+    assert check_expect(EXPECT, scores, VERDICTS, LAYERS, chance) == []
+    assert check_expect(EXPECT, scores, VERDICTS, LAYERS, {arm: (0.005, 0.005) for arm in scores}) == [
+        "faulty+tenant-key: recovered 87% of the drop, expected at least 95%"
+    ]
+
+
+def test_a_promise_is_broken_where_chance_does_not_explain_it() -> None:
+    chance = {arm: (0.03, 0.03) for arm in GOOD}
+    assert check_expect(EXPECT, {**GOOD, "faulty": 0.8}, VERDICTS, LAYERS, chance)[0].startswith(
+        "faulty: true fell by 0.1"
+    )
+    assert check_expect(EXPECT, {**GOOD, "faulty": 0.72}, VERDICTS, LAYERS, chance) == []
+    wrong = {**GOOD, "faulty-without:text": 0.8}
+    assert check_expect(EXPECT, wrong, VERDICTS, LAYERS, chance) == [
+        "faulty-without:text: recovered 75% of the drop, but answer is to blame"
+    ]
+    nearly = {**GOOD, "faulty-without:text": 0.71}
+    assert check_expect(EXPECT, nearly, VERDICTS, LAYERS) and not check_expect(EXPECT, nearly, VERDICTS, LAYERS, chance)
+
+
+def test_of_a_drop_that_may_be_none_no_share_can_be_told() -> None:
+    scores = {**GOOD, "faulty": 0.88, "faulty+tenant-key": 0.88, "faulty-without:text": 0.9}
+    expect = replace(EXPECT, drop_at_least=0.01)
+    assert check_expect(expect, scores, VERDICTS, LAYERS, {"faulty": (0.03, 0.03)}) == []
+    assert len(check_expect(expect, scores, VERDICTS, LAYERS)) == 3

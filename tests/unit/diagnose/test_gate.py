@@ -9,7 +9,7 @@ import pytest
 
 from testbed.diagnose.contrast import Contrast, Name
 from testbed.diagnose.findings import Decision, Finding, Judged
-from testbed.diagnose.gate import judge, stale
+from testbed.diagnose.gate import LEEWAY, judge, stale
 from testbed.diagnose.regressions import _fallen, _outside, decide
 from testbed.diagnose.remember import broken_promises, cell_of
 from testbed.diagnose.significance import Interval
@@ -216,6 +216,23 @@ def test_a_promise_that_was_not_kept_before_is_no_news(tmp_path: Path) -> None:
     assert [f for f in judge("tenant-leak", then, now).findings if f.rule == "expect"] == []
 
 
+def test_a_promise_that_chance_may_have_broken_is_noted_where_chance_has_a_part(tmp_path: Path) -> None:
+    """A cure that gives back 94 % of the drop: a fact of a deterministic stack, an estimate of another one."""
+    arms = {"faulty+cure": (0.97, HOLDS)}
+    for settings, outcome in ((DESCRIBED["settings"], "failed"), (BY_CHANCE, "noted")):
+        folder = tmp_path / outcome
+        then, now = cell(folder / "then", settings=settings), run(folder / "now", settings=settings, arms=arms)
+        (told,) = [f for f in judge("tenant-leak", then, now).findings if f.rule == "expect"]
+        assert told.outcome == outcome
+        assert told.text.endswith(": not significant") is (outcome == "noted")
+    then, now = (
+        cell(tmp_path / "a", settings=BY_CHANCE),
+        run(tmp_path / "b", settings=BY_CHANCE, arms={"faulty+cure": (0.6, HOLDS)}),
+    )
+    (told,) = [f for f in judge("tenant-leak", then, now).findings if f.rule == "expect"]
+    assert told.outcome == "failed" and "recovered 20% of the drop" in told.text
+
+
 def test_promises_are_looked_at_whatever_the_size_of_the_run(tmp_path: Path) -> None:
     summary = run(tmp_path, arms={"faulty": (1.0, BROKEN)}).summary
     assert any("fell by 0.0000" in text for text in broken_promises(summary))
@@ -267,6 +284,13 @@ def test_too_few_questions_to_see_a_drop_is_not_a_pass(tmp_path: Path) -> None:
         and "too few queries: a drop of true is seen from 0.390 up, not from 0.2" in unknown.text
     )
     assert "make baseline NAME=tenant-leak VARIANT=answer-key SEED=42" in unknown.text
+
+
+def test_what_was_just_enough_to_be_recorded_does_not_fall_out_by_chance(tmp_path: Path) -> None:
+    now = run(tmp_path / "now", settings=BY_CHANCE, detectable=0.28)  # r = 0.0784 / 0.25, s = 0.239
+    then = cell(tmp_path / "then", settings=BY_CHANCE)
+    rules = {leeway: [f.rule for f in judge("x", then, now, leeway=leeway).findings] for leeway in (1.0, LEEWAY)}
+    assert rules == {1.0: ["power"], LEEWAY: []}
 
 
 def test_what_can_be_seen_shrinks_with_the_share_of_lost_asks(tmp_path: Path) -> None:
