@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -82,8 +82,8 @@ def print_power(
     folder.mkdir(parents=True, exist_ok=True)
     told = plain(
         {
-            "detections": [asdict(d) for d in found],
-            "overall": [{"level": level, "shares": shares} for level, shares in overall(found).items()],
+            "detections": [asdict(d) | {"shares": _named(d.shares)} for d in found],
+            "overall": [{"level": level, "shares": _named(shares)} for level, shares in overall(found).items()],
             "smallest": [{"scenario": s, "variant": v, "level": level} for (s, v), level in smallest(found).items()],
             "false_alarms": {**alarm._asdict(), "lines": list(lines)},
         }
@@ -105,6 +105,10 @@ def print_power(
         console.print(line)
     console.print(f"table       {folder / 'power.csv'}, .json", soft_wrap=True)
     return 1 if lines else 0
+
+
+def _named(shares: Mapping[str, Share]) -> dict[str, dict[str, float]]:
+    return {rule: share._asdict() for rule, share in shares.items()}
 
 
 def table(found: Sequence[Detection]) -> list[Column]:

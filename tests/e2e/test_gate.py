@@ -187,3 +187,17 @@ def test_the_commands_of_the_document_do_what_it_says(
         "junit.xml",
         "summary.md",
     ]
+
+
+def test_power_of_a_stack_with_chance_in_it_is_told_without_its_trace(home: Path, tmp_path: Path) -> None:
+    """The stack of docs/power.md: every run has another trace, which is no alarm, and nothing for EXACT=1."""
+    asked = ("--seeds", "1", "--queries", "100", "--clean", "1", "--json")
+    knobs = {"STACK": "noisy_stack:build", "PYTHONPATH": str(ROOT / "scripts"), "RESULTS_DIR": str(tmp_path)}
+    ran = call(home, "power", "tenant-leak", *asked, **knobs)
+    told = json.loads(ran.out)
+    assert ran.code == (1 if told["false_alarms"]["hits"] else 0)
+    assert told["false_alarms"]["n"] == 1
+    assert "another trace" not in " ".join(told["false_alarms"]["lines"])
+    levels = {d["level"]: {rule: s["hits"] for rule, s in d["shares"].items()} for d in told["detections"]}
+    assert {found["exact"] for found in levels.values()} == {0}
+    assert levels[1.0]["invariants"] == levels[1.0]["gate"] == 1
