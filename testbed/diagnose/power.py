@@ -29,6 +29,7 @@ RULES = ("invariants", "metric")  # those that can fail where nothing but the st
 # Any of its rules; any of them on a stack that does not call itself deterministic; with EXACT=1, where another trace is
 # a failure too.
 GATE, BY_CHANCE, EXACT = "gate", "by chance", "exact"
+TOGETHER = "gate, all seeds"  # of a baseline that has them all, one seed that is noticed is enough
 COLUMNS = (*RULES, GATE, BY_CHANCE, EXACT)
 DETECTED = 0.95
 
@@ -105,7 +106,7 @@ def detections(found: Iterable[Mapping[str, Any]]) -> list[Detection]:
 
 
 def overall(found: Sequence[Detection]) -> dict[float, dict[str, Share]]:
-    """The same by level, over all variants."""
+    """The same by level, over all variants; and of how many variants one seed at least is noticed."""
     return {
         level: {
             rule: over_seeds.share(
@@ -114,18 +115,28 @@ def overall(found: Sequence[Detection]) -> dict[float, dict[str, Share]]:
             )
             for rule in COLUMNS
         }
+        | {TOGETHER: together([d for d in found if d.level == level])}
         for level in dict.fromkeys(d.level for d in found)
     }
 
 
+def together(found: Sequence[Detection]) -> Share:
+    """Share of these variants and levels of which the gate notices at least one seed."""
+    return over_seeds.share(sum(d.shares[GATE].hits > 0 for d in found), len(found))
+
+
 def smallest(found: Sequence[Detection], rule: str = GATE) -> dict[tuple[str, str], float | None]:
-    """For each variant the lowest level from which on the rule notices nearly every run; None when it never does."""
+    """For each variant the lowest level from which on the rule notices nearly every run; None when it never does.
+
+    ``TOGETHER``: from which on one seed at least is noticed.
+    """
     out: dict[tuple[str, str], float | None] = {}
     for variant in dict.fromkeys((d.scenario, d.variant) for d in found):
         mine = sorted((d for d in found if (d.scenario, d.variant) == variant), key=lambda d: -d.level)
         out[variant] = None
         for detection in mine:
-            if detection.level == 0 or detection.shares[rule].share < DETECTED:
+            noticed = together([detection]) if rule == TOGETHER else detection.shares[rule]
+            if detection.level == 0 or noticed.share < DETECTED:
                 break
             out[variant] = detection.level
     return out

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from testbed.diagnose import power
-from testbed.diagnose.power import alarms, detections, overall, smallest
-from tests.unit.diagnose.judged import BROKEN, HOLDS, arm_scores, run
+from testbed.diagnose.power import TOGETHER, alarms, detections, overall, smallest
+from tests.unit.diagnose.judged import BROKEN, BY_CHANCE, HOLDS, arm_scores, run
 
 SAME: dict[str, Any] = {"faulty": (1.0, HOLDS)}
 
@@ -73,6 +73,14 @@ def test_a_clean_run_that_does_not_pass_is_an_alarm(tmp_path: Path, changed: dic
     assert lines[0].startswith("tenant-leak/") and says in lines[0]
 
 
+def test_another_trace_of_a_stack_that_is_not_deterministic_is_no_alarm(tmp_path: Path) -> None:
+    then = json.loads(json.dumps(power.remembered(run(tmp_path / "then", settings=BY_CHANCE).folder)))
+    now = run(tmp_path / "now", settings=BY_CHANCE, moved=("clean",), scores={"clean": arm_scores(0.99)})
+    found = power.held_to([then], ["tenant-leak"]).of(now.folder)
+    assert (found["code"], found["moved"]) == (0, False)
+    assert alarms([found])[1] == []
+
+
 def told(level: float, *noticed: str, moved: bool = True) -> dict[str, Any]:
     by_rule = {"noticed": list(noticed), "noticed_by_chance": [n for n in noticed if n != "metric"], "moved": moved}
     return {"scenario": "s", "variant": "v", "seed": 1, "level": level, **by_rule}
@@ -87,3 +95,12 @@ def test_the_smallest_level_is_the_one_from_which_on_all_are_noticed() -> None:
     assert smallest(found, "by chance") == {("s", "v"): 0.3}
     assert overall(found)[1.0]["metric"][:2] == (1, 2)
     assert overall(found)[0.0]["exact"][:2] == (0, 1)
+
+
+def test_a_baseline_of_several_seeds_notices_what_one_of_them_shows() -> None:
+    found = detections(
+        [told(0.03), told(0.03), told(0.1), told(0.1, "metric"), told(1.0, "metric"), told(1.0, "metric")]
+    )
+    assert smallest(found) == {("s", "v"): 1.0}
+    assert smallest(found, TOGETHER) == {("s", "v"): 0.1}
+    assert [shares[TOGETHER][:2] for shares in overall(found).values()] == [(0, 1), (1, 1), (1, 1)]
