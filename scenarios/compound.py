@@ -171,7 +171,7 @@ SCENARIO = Scenario(
                 PathAsIdentity(),
             ),
             fixes=(SelfSearch(), ReadRepair(), Together((SelfSearch(), ReadRepair()))),
-            workload=Stream(edits=("value",), about=("value",)),
+            workload=Stream(edits=("value",), max_edits=12, about=("value",)),
             expect=Expect(
                 "true",
                 0.1,

@@ -47,7 +47,7 @@ SCENARIO = Scenario(
             faults=(AppendedVersion(),),
             fixes=FIXES,
             workload=Stream(edits=("value",), about=("value",)),
-            expect=Expect("MRR@5", 0.05, "index", ("reconcile-sweep",), ("lineage", "freshness")),
+            expect=Expect("MRR@5", 0.03, "index", ("reconcile-sweep",), ("lineage", "freshness")),
             anomalies=("F6-09", "F7-04", "F7-07"),
         ),
         Variant(

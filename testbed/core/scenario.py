@@ -14,8 +14,8 @@ class Expect:
     """What must be true of a variant for it to count as a live benchmark.
 
     The faulty arm's ``metric`` must fall by at least ``drop_at_least`` below the clean arm's; bypassing the layer
-    ``blame`` must cure it and bypassing another must not; each fix of ``cured_by`` must recover at least 95 %, of the
-    drop or of what that bypass gives back (see ``diagnose.expectations``).
+    ``blame`` must cure it and bypassing another must not; each fix of ``cured_by`` must recover at least
+    ``recovers``, of the drop or of what that bypass gives back (see ``diagnose.expectations``).
 
     ``blame`` "a+b" are two layers of which each hides the other: bypassing both cures, one alone does not. "" is for
     what no bypass brings back, as lost hits. ``metric`` is any of ``metrics.scores``, or made for the scenario: the
@@ -28,6 +28,7 @@ class Expect:
     blame: str
     cured_by: tuple[str, ...]
     violates: tuple[str, ...] = ()
+    recovers: float = 0.95
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from math import isnan, nan
 import numpy as np
 
 from testbed.core.history import History
-from testbed.diagnose.significance import Floats
+from testbed.diagnose.significance import Floats, Questions, numbered
 from testbed.metrics import scores as scoring
 from testbed.metrics.faithfulness import FAITHFUL, TRUE
 from testbed.metrics.grounding import ANSWER_CONTAINMENT, LEXICAL_GROUNDING
+from testbed.metrics.scores import question_of
 from testbed.metrics.serving import rates, serve
 from testbed.record.folder import RunReader
 from testbed.record.scores import LABELS
@@ -71,6 +72,11 @@ class Asks:
         if digest not in self._histories:
             self._histories[digest] = History(self.reader.evidence(arm))
         return self._histories[digest]
+
+    def questions(self) -> Questions:
+        """Which asks are of the same question, in the order of the series."""
+        gold = self.reader.gold
+        return numbered([question_of(op, gold.get(op.index)) for op in self.reader.ops if op.do == "ask"])
 
     def labels(self, arm: str) -> list[tuple[object, ...]]:
         """What was asked, to tell whether two arms can be paired."""

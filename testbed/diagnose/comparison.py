@@ -119,7 +119,8 @@ def _rows(
     """Every metric of every arm; by its means alone where it has no scores by ask."""
     pairs = [_series(x, y, sides) for x, y in asks]
     seed = int(asks[0][0].reader.manifest["seed"])
-    by_name = {row.name: row for row in contrasts(pairs, seed=seed, name=f"compare/{name}")}
+    questions = [x.questions() for x, _ in asks]
+    by_name = {row.name: row for row in contrasts(pairs, seed=seed, name=f"compare/{name}", questions=questions)}
     means = {Name(c.arm, c.metric): _means_only(c) for c in found[0].changes}
     return [by_name.get(n, means.get(n)) or by_name[n] for n in dict.fromkeys([*means, *by_name])]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from testbed.diagnose import significance
-from testbed.diagnose.significance import Floats, Interval
+from testbed.diagnose.significance import Floats, Interval, Questions
 from testbed.metrics.scores import LOWER_IS_BETTER
 
 RESAMPLES = 4000
@@ -73,13 +73,16 @@ def is_lower_better(metric: str) -> bool:
     return metric in LOWER_IS_BETTER
 
 
-def contrasts(runs: Sequence[Mapping[Name, Pair]], *, seed: int, name: str) -> list[Contrast]:
+def contrasts(
+    runs: Sequence[Mapping[Name, Pair]], *, seed: int, name: str, questions: Sequence[Questions] | None = None
+) -> list[Contrast]:
     """Every series of one scenario, over one run or more (seeds).
 
     Parameters
     ----------
     runs : the pairs of each run; only names that all runs have are compared
     seed, name : draw the resamples; the same ones for all series of a scenario
+    questions : which asks of each run are of the same question (``significance.resampled``); None: not known
     """
     names = [n for n in runs[0] if all(n in run for run in runs)]
     if not names:
@@ -90,16 +93,14 @@ def contrasts(runs: Sequence[Mapping[Name, Pair]], *, seed: int, name: str) -> l
     # Where no ask differs there is no doubt either, and nothing to resample.
     moves = np.array([bool((np.abs(row[~np.isnan(row)]) > SAME).any()) for row in everything])
     means = np.zeros((RESAMPLES, len(names)))
-    p_values = np.where(np.isnan(observed), nan, 1.0)
-    block = significance.long_block(min(run.shape[1] for run in deltas))
-    wider = significance.widened(everything.shape[1], block)
+    p_values, wider = np.where(np.isnan(observed), nan, 1.0), np.ones(len(names))
     if moves.any():
-        means[:, moves] = significance.pooled_means(
-            [run[moves] for run in deltas], seed=seed, name=name, resamples=RESAMPLES
+        means[:, moves], wider[moves] = significance.resampled(
+            [run[moves] for run in deltas], seed=seed, name=name, resamples=RESAMPLES, questions=questions
         )
-        p_values[moves] = significance.largest_of_all_p(observed[moves], means[:, moves], wider)
+        p_values[moves] = significance.largest_of_all_p(observed[moves], means[:, moves], wider[moves])
     return [
-        _contrast(n, [run[n] for run in runs], row, float(observed[i]), means[:, i], wider)._replace(
+        _contrast(n, [run[n] for run in runs], row, float(observed[i]), means[:, i], float(wider[i]))._replace(
             p=float(p_values[i])
         )
         for i, (n, row) in enumerate(zip(names, everything, strict=True))

@@ -47,11 +47,12 @@ def paired(arm: Sequence[AskScore], base: Sequence[AskScore], metric: str) -> Fl
 
 def delta(arm: Sequence[AskScore], base: Sequence[AskScore], metric: str, *, seed: int) -> Delta:
     pairs = paired(arm, base, metric)
-    known = pairs[~np.isnan(pairs)]
+    scored = ~np.isnan(pairs)
+    known, questions = pairs[scored], significance.numbered([score.question for score in arm])[scored]
     return Delta(
         metric,
-        significance.interval(known, seed=seed, name=metric),
-        significance.detectable(known, seed=seed, name=metric),
+        significance.interval(known, seed=seed, name=metric, questions=questions),
+        significance.detectable(known, seed=seed, name=metric, questions=questions),
         scored=len(known),
         unscored=len(pairs) - len(known),
     )

@@ -90,9 +90,9 @@ def _cures(expect: Expect, falls: Mapping[str, Fall]) -> list[str]:
         share = _recovered(falls, f"faulty+{fix}")
         if share is None:
             out.append(f"faulty+{fix}: did not run, or has no {expect.metric}")
-        elif share.most < CURED * attainable - _ROUNDING:
+        elif share.most < expect.recovers * attainable - _ROUNDING:
             told = floor(100 * share.told + _ROUNDING)  # 94.8 is not 95
-            out.append(f"faulty+{fix}: recovered {told}% of the drop, expected at least {CURED:.0%}")
+            out.append(f"faulty+{fix}: recovered {told}% of the drop, expected at least {expect.recovers:.0%}")
     return out
 
 

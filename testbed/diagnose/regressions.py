@@ -11,6 +11,7 @@ from testbed.diagnose.contrast import SAME, Contrast, Pair, contrasts, is_lower_
 from testbed.diagnose.expectations import BYPASSED
 from testbed.diagnose.findings import RULES, Decision, Finding, Judged
 from testbed.diagnose.remember import usual_tolerance
+from testbed.diagnose.significance import Questions
 from testbed.metrics.serving import layer_of
 
 
@@ -21,7 +22,9 @@ def decide(cells: Sequence[Judged], *, without: Sequence[str] = (), others: Sequ
         if judged.pairs:
             groups.setdefault(judged.group, []).append(judged)
     compared = {
-        group: contrasts([j.pairs for j in members], seed=members[0].cell.seed, name=f"gate/{group}")
+        group: contrasts(
+            [j.pairs for j in members], seed=members[0].cell.seed, name=f"gate/{group}", questions=_questions(members)
+        )
         for group, members in groups.items()
     }
     exact = {group for group, members in groups.items() if members[0].is_exact}
@@ -37,6 +40,12 @@ def decide(cells: Sequence[Judged], *, without: Sequence[str] = (), others: Sequ
         found.sort(key=lambda f: (f.outcome == "noted", RULES.index(f.rule)))
         out.append(replace(judged, findings=tuple(found)))
     return Decision(tuple(out), compared, tuple(without), tuple(others))
+
+
+def _questions(members: Sequence[Judged]) -> list[Questions] | None:
+    """Which asks of each run are of the same question; not looked up where no arm has moved."""
+    asks = [judged.asks for judged in members if judged.asks is not None]
+    return [found.questions() for found in asks] if not all(judged.same_trace for judged in members) else None
 
 
 def _fallen(members: Sequence[Judged], rows: Sequence[Contrast]) -> list[Finding]:

@@ -9,7 +9,7 @@ from typing import Any
 from testbed.core.scenario import Expect
 from testbed.diagnose.asks import Asks
 from testbed.diagnose.contrast import is_lower_better
-from testbed.diagnose.expectations import check_expect
+from testbed.diagnose.expectations import CURED, check_expect
 from testbed.record import baseline
 from testbed.record.baseline import ArmRecord, Cell
 from testbed.record.folder import RunReader
@@ -96,6 +96,7 @@ def broken_promises(summary: Mapping[str, Any], *, deterministic: bool = True) -
         told["blame"],
         tuple(told["cured_by"]),
         tuple(told["violates"]),
+        told.get("recovers", CURED),
     )
     ran = {arm: row for arm, row in summary["arms"].items() if row["status"] == "ok"}
     means = {arm: nan if (v := row["means"].get(expect.metric)) is None else v for arm, row in ran.items()}

@@ -2,6 +2,10 @@
 
 The differences of neighbouring asks move together: resampling single asks gives intervals that are too narrow by
 far. Blocks of the stream are resampled instead, and the stream is closed to a circle so that no ask counts less.
+
+The asks of one question move together too, however far apart they are: a wrong answer that got into a cache is served
+to all who ask it. Where it is known which asks those are, whole questions are resampled as well, and of the two ways
+the one counts that leaves more doubt.
 """
 
 from __future__ import annotations
@@ -18,12 +22,20 @@ from testbed.core.errors import InvalidInput
 from testbed.core.seeds import stream
 
 Floats = NDArray[np.float64]
+Questions = NDArray[np.int64]  # (n_asks,): the same number for asks of the same question
 
 BLOCK = 25
 RESAMPLES = 1000
 # Intervals and tests of a difference take longer blocks, so that what neighbours share stays inside of one, and then
 # pay for there being few of them (``widened``). Measured on series of known mean: see the test of this file.
 LONG_BLOCK, FEWEST_BLOCKS = 40, 3
+
+
+class Resampled(NamedTuple):
+    """Means of resamples: (resamples, n_series), and by how much their spread understates the error: (n_series,)."""
+
+    means: Floats
+    wider: Floats
 
 
 class Interval(NamedTuple):
@@ -87,19 +99,38 @@ def widened(n_asks: int, block: int) -> float:
     The spread around the sample's own mean is too small by ``sqrt(1 - block / n_asks)``, and an error that was
     estimated from few blocks has the quantiles of Student's t.
     """
-    n_blocks = n_asks / block
-    if n_blocks < 2:
-        return 1.0
-    return sqrt(n_blocks / (n_blocks - 1)) * _t_quantile(n_blocks - 1) / _Z
+    return _widened(n_asks / block)
 
 
-def interval(deltas: Floats, *, seed: int, name: str = "", block: int | None = None) -> Interval:
+def _widened(n: float) -> float:
+    return sqrt(n / (n - 1)) * _t_quantile(n - 1) / _Z if n >= 2 else 1.0
+
+
+def n_effective(questions: Questions) -> float:
+    """How many questions of one size are as many as these: popular ones count for most of the asks."""
+    sizes = np.bincount(questions).astype(np.float64)
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
+
+
+def numbered(questions: Sequence[object]) -> Questions:
+    """The same number for asks of the same question, in the order in which they come first."""
+    known: dict[object, int] = {}
+    return np.array([known.setdefault(question, len(known)) for question in questions], dtype=np.int64)
+
+
+def interval(
+    deltas: Floats, *, seed: int, name: str = "", block: int | None = None, questions: Questions | None = None
+) -> Interval:
     """Mean and 95 % interval of per-ask differences in stream order."""
     if not len(deltas):
         return Interval(nan, nan, nan)
-    block = long_block(len(deltas)) if block is None else block
-    means = resampled_means(deltas[None, :], seed=seed, name=name, block=block)[:, 0]
-    return around(float(deltas.mean()), means, widened(len(deltas), block))
+    found = _resampled(deltas, seed, name, block, questions)
+    return around(float(deltas.mean()), found.means[:, 0], float(found.wider[0]))
+
+
+def _resampled(deltas: Floats, seed: int, name: str, block: int | None, questions: Questions | None) -> Resampled:
+    asked = None if questions is None else [questions]
+    return resampled([deltas[None, :]], seed=seed, name=name, block=block, questions=asked)
 
 
 def around(mean: float, means: Floats, wider: float) -> Interval:
@@ -108,13 +139,20 @@ def around(mean: float, means: Floats, wider: float) -> Interval:
     return Interval(mean, mean + (float(low) - mean) * wider, mean + (float(high) - mean) * wider)
 
 
-def detectable(deltas: Floats, *, seed: int, name: str = "", block: int | None = None, power: float = 0.8) -> float:
+def detectable(
+    deltas: Floats,
+    *,
+    seed: int,
+    name: str = "",
+    block: int | None = None,
+    power: float = 0.8,
+    questions: Questions | None = None,
+) -> float:
     """The smallest mean difference that this many asks would show with that power, at a 5 % two-sided level."""
     if not len(deltas):
         return nan
-    block = long_block(len(deltas)) if block is None else block
-    means = resampled_means(deltas[None, :], seed=seed, name=name, block=block)[:, 0]
-    return smallest_seen(means, widened(len(deltas), block), power)
+    found = _resampled(deltas, seed, name, block, questions)
+    return smallest_seen(found.means[:, 0], float(found.wider[0]), power)
 
 
 def smallest_seen(means: Floats, wider: float, power: float = 0.8) -> float:
@@ -122,14 +160,48 @@ def smallest_seen(means: Floats, wider: float, power: float = 0.8) -> float:
     return (_Z * wider + NormalDist().inv_cdf(power)) * float(means.std())
 
 
+def resampled(
+    runs: Sequence[Floats],
+    *,
+    seed: int,
+    name: str = "",
+    resamples: int = RESAMPLES,
+    block: int | None = None,
+    questions: Sequence[Questions] | None = None,
+) -> Resampled:
+    """``pooled_means`` of blocks and, where ``questions`` are known, of questions: for each series what spreads more.
+
+    Parameters
+    ----------
+    questions : one array a run; with fewer than three questions of a size they tell nothing, and are left out
+    """
+    n_asks = sum(run.shape[1] for run in runs)
+    used = long_block(min(run.shape[1] for run in runs)) if block is None else block
+    means = pooled_means(runs, seed=seed, name=name, resamples=resamples, block=block)
+    wider = np.full(means.shape[1], widened(n_asks, used))
+    n = 0.0 if questions is None else sum(n_effective(asked) for asked in questions)
+    if questions is None or n < FEWEST_BLOCKS:
+        return Resampled(means, wider)
+    others = pooled_means(runs, seed=seed, name=name, resamples=resamples, questions=questions)
+    more = np.nanstd(others, axis=0) * _widened(n) > np.nanstd(means, axis=0) * wider
+    return Resampled(np.where(more, others, means), np.where(more, _widened(n), wider))
+
+
 def pooled_means(
-    runs: Sequence[Floats], *, seed: int, name: str = "", resamples: int = RESAMPLES, block: int | None = None
+    runs: Sequence[Floats],
+    *,
+    seed: int,
+    name: str = "",
+    resamples: int = RESAMPLES,
+    block: int | None = None,
+    questions: Sequence[Questions] | None = None,
 ) -> Floats:
     """Resampled means of several series over one run or more: runs are drawn anew, and blocks within each.
 
     Parameters
     ----------
     runs : one array a run (a seed), (n_series, n_asks), NaN where unscored; the same series in each
+    questions : one array a run; whole questions are drawn within each, in place of blocks
 
     Returns
     -------
@@ -141,14 +213,13 @@ def pooled_means(
     for number, run in enumerate(runs):
         known = ~np.isnan(run)
         both = np.vstack([np.where(known, run, 0.0), known.astype(np.float64)])
-        means = resampled_means(
-            both,
-            seed=seed,
-            name=f"{name}/{number}" if n_runs > 1 else name,
-            block=long_block(run.shape[1]) if block is None else block,
-            resamples=resamples * n_runs,
-        )
-        draws.append((means * run.shape[1]).reshape(n_runs, resamples, 2 * n_series))
+        own, drawn = f"{name}/{number}" if n_runs > 1 else name, resamples * n_runs
+        if questions is not None:
+            sums = _question_sums(both, questions[number], generator(seed, "questions", own), drawn)
+        else:
+            size = long_block(run.shape[1]) if block is None else block
+            sums = resampled_means(both, seed=seed, name=own, block=size, resamples=drawn) * run.shape[1]
+        draws.append(sums.reshape(n_runs, resamples, 2 * n_series))
     chosen = generator(seed, "runs", name).integers(0, n_runs, size=(resamples, n_runs))
     every = np.stack(draws)  # (run, place, resample, series)
     rows = np.arange(resamples)
@@ -159,7 +230,16 @@ def pooled_means(
     return np.where(np.abs(out) < _ROUNDING, 0.0, out)
 
 
-def largest_of_all_p(observed: Floats, means: Floats, wider: float) -> Floats:
+def _question_sums(series: Floats, questions: Questions, draw: np.random.Generator, resamples: int) -> Floats:
+    """Sums over as many questions as there are, drawn with replacement: (resamples, n_series)."""
+    n = int(questions.max()) + 1
+    times = draw.multinomial(n, np.full(n, 1.0 / n), size=resamples).astype(np.float64)
+    by_question = np.stack([np.bincount(questions, weights=row, minlength=n) for row in series])
+    out: Floats = times @ by_question.T
+    return out
+
+
+def largest_of_all_p(observed: Floats, means: Floats, wider: float | Floats) -> Floats:
     """Two-sided p-values of "no difference" for series that were resampled together, adjusted for their number.
 
     Each is the share of resamples in which the most extreme of all series, each in units of its own error, is as
@@ -169,6 +249,7 @@ def largest_of_all_p(observed: Floats, means: Floats, wider: float) -> Floats:
     ----------
     observed : (n_series,) mean differences
     means : (resamples, n_series) from ``pooled_means``
+    wider : by how much their spread understates the error, one number or one a series
 
     References
     ----------
@@ -176,11 +257,11 @@ def largest_of_all_p(observed: Floats, means: Floats, wider: float) -> Floats:
     """
     spread = np.nanstd(means, axis=0)
     error = np.where(spread > _ROUNDING, spread, np.inf)  # a series without spread tells nothing of the others
-    away = np.abs(np.nan_to_num(means - observed)) / error * wider
+    away = np.abs(np.nan_to_num(means - observed)) / error
     extreme = away.max(axis=1)
     # Without any spread, the difference is the same at every ask: there is no doubt about it, or none at all.
     certain = (spread <= _ROUNDING) & (np.abs(observed) > _ROUNDING)
-    scaled = np.where(certain, np.inf, np.abs(observed) / error)
+    scaled = np.where(certain, np.inf, np.abs(observed) / (error * wider))
     p: Floats = ((extreme[:, None] >= scaled[None, :] - 1e-12).sum(axis=0) + 1.0) / (len(means) + 1.0)
     p = np.where((spread <= _ROUNDING) & ~certain, 1.0, np.minimum(p, 1.0))
     return np.where(np.isnan(observed), nan, p)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import Any
 
-from testbed.core.evidence import Evidence
+from testbed.core.evidence import Evidence, OpRow
 from testbed.core.history import Ask, History
 from testbed.core.types import Gold
 from testbed.metrics import claims, faithfulness, grounding
@@ -39,7 +39,8 @@ class AskScore:
 
     ``metrics`` by canonical name, NaN where unscored. ``via`` is the layer that served it, "none" when no cache did.
     ``stale`` and ``foreign`` are None where the trace cannot tell. ``at_s`` is when it was asked, in logical seconds.
-    ``behind_s`` is for how long the oldest of its sources had been replaced or deleted; 0 when none had.
+    ``behind_s`` is for how long the oldest of its sources had been replaced or deleted; 0 when none had. ``question``
+    is the same for asks of a tenant that ask the same thing, in whatever words; "" unknown.
     """
 
     op: int
@@ -52,6 +53,7 @@ class AskScore:
     abstained: bool
     at_s: float = 0.0
     behind_s: float = 0.0
+    question: str = ""
 
     def value(self, metric: str) -> float:
         """A score by name; the classes count as 1.0 and 0.0, unknown is NaN."""
@@ -96,6 +98,11 @@ def mean(scores: Iterable[AskScore], metric: str) -> tuple[float, int]:
     return (sum(known) / len(known) if known else nan), len(values) - len(known)
 
 
+def question_of(op: OpRow, gold: Gold | None) -> str:
+    """What asks of one tenant have in common that ask the same thing: the subject, else the query's id."""
+    return f"{op.tenant}/{gold.subject if gold is not None and gold.subject else op.id}"
+
+
 def names(scores: Sequence[AskScore]) -> tuple[str, ...]:
     """The metrics of a table of scores, in the order in which they are shown."""
     return (*dict.fromkeys(name for score in scores for name in score.metrics), ABSTAINED, LEAK_RATE, STALE_RATE)
@@ -127,6 +134,7 @@ def _score(
         abstained=ask.abstained,
         at_s=ask.op.at_s,
         behind_s=max((ask.op.at_s - at_s[old.since] for old in ask.superseded), default=0.0),
+        question=question_of(ask.op, gold),
     )
 
 

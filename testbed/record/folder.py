@@ -352,6 +352,15 @@ class RunReader:
         if self.digest != (now := run_digest(self.manifest, self.manifest["arm_digests"])):
             raise InvalidInput(f"{self.folder / 'manifest.json'}: digest={self.digest[:8]} should be {now[:8]}")
 
+    @property
+    def ops(self) -> tuple[OpRow, ...]:
+        return self._shared["ops"]  # type: ignore[no-any-return]
+
+    @property
+    def gold(self) -> Mapping[int, Gold]:
+        """What each ask should have been served, by op."""
+        return self._shared["gold"]  # type: ignore[no-any-return]
+
     @cached_property
     def _shared(self) -> dict[str, Any]:
         ledger = self._json("ledger.json", self._digests)

@@ -12,7 +12,10 @@ from testbed.diagnose.significance import (
     interval,
     largest_of_all_p,
     long_block,
+    n_effective,
+    numbered,
     pooled_means,
+    resampled,
     resampled_means,
     sign_flip_p,
     widened,
@@ -110,6 +113,50 @@ def test_a_95_percent_interval_covers_the_true_mean_in_93_to_97_of_100_streams(m
     found = [interval(stream, seed=seed) for seed, stream in enumerate(values[burn_in:].T)]
     covered = sum(each.low <= 0.0 <= each.high for each in found) / n_streams
     assert 0.93 <= covered <= 0.97
+
+
+def fates(seed: int, n: int = 400, n_questions: int = 96) -> tuple[list[int], np.ndarray]:
+    """A stream of popular and rare questions; from some time on a few of them are answered better, as many worse."""
+    rng = np.random.default_rng(seed)
+    popular = 1.0 / np.arange(1, n_questions + 1) ** 0.9
+    asked = rng.choice(n_questions, size=n, p=popular / popular.sum())
+    fate = rng.choice([-1.0, 0.0, 1.0], size=n_questions, p=[0.06, 0.88, 0.06])
+    since = rng.uniform(0, n, size=n_questions)
+    return list(asked), np.where(np.arange(n) >= since[asked], fate[asked], 0.0)
+
+
+def test_an_interval_covers_the_true_mean_where_the_asks_of_a_question_share_its_fate() -> None:
+    """What a cache keeps comes back for as long as it is asked for: no block of neighbours holds that."""
+    covered = {"blocks": 0, "questions": 0}
+    for seed in range(300):
+        asked, deltas = fates(seed)
+        for way, questions in (("blocks", None), ("questions", numbered(asked))):
+            found = interval(deltas, seed=seed, questions=questions)
+            covered[way] += found.low <= 0.0 <= found.high
+    assert covered["blocks"] / 300 < 0.75
+    assert 0.93 <= covered["questions"] / 300 <= 0.98
+
+
+def test_of_blocks_and_questions_the_one_counts_that_leaves_more_doubt() -> None:
+    alike, far = np.repeat([0.0, 1.0, 0.0, 1.0], 100), np.tile([0.0, 1.0], 200)
+    questions = numbered(list(range(20)) * 20)
+    both = resampled([np.stack([alike, far])], seed=1, questions=[questions])
+    blocks = resampled([np.stack([alike, far])], seed=1)
+    assert both.means[:, 0] == pytest.approx(blocks.means[:, 0])  # neighbours share what they are, questions do not
+    assert both.means[:, 1].std() > 0.05 > blocks.means[:, 1].std()
+    assert both.wider[0] == blocks.wider[0] == widened(400, 40)
+    assert both.wider[1] == pytest.approx(widened(400, 20))  # twenty questions of twenty asks
+
+
+def test_questions_are_counted_by_their_share_of_the_asks() -> None:
+    assert list(numbered(["b", "a", "b"])) == [0, 1, 0]
+    assert n_effective(numbered("aabb")) == 2.0
+    assert n_effective(numbered("aaab")) == pytest.approx(1.6)
+
+
+def test_what_is_all_one_question_is_left_to_the_blocks() -> None:
+    values = noise(3, 200)
+    assert interval(values, seed=1, questions=numbered([0] * 200)) == interval(values, seed=1)
 
 
 def test_few_blocks_widen_the_interval_by_students_t() -> None:
