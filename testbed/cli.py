@@ -437,7 +437,7 @@ def matrix(
     from testbed.report import matrix as report
     from testbed.report.progress import Progress
     from testbed.run import scenarios as named
-    from testbed.run.cells import variants_of
+    from testbed.run.cells import played_on, variants_of
     from testbed.run.knobs import queries_of
     from testbed.run.settings import seed_of
 
@@ -449,7 +449,8 @@ def matrix(
     with Progress(Console(stderr=True)) as progress:
         on = {"stack": stack or "reference", "store": store or "faiss"}
         found = report.play(chosen, drawn, asked, folder, progress, every=full, **on)
-    return report.print_matrix(found, drawn, folder, out(), as_json=as_json, left_out=left_out)
+    where = played_on(on["stack"], on["store"])
+    return report.print_matrix(found, drawn, folder, out(), as_json=as_json, left_out=left_out, played_on=where)
 
 
 @app.command()
@@ -477,7 +478,7 @@ def power(
     from testbed.report import power as report
     from testbed.report.progress import Progress
     from testbed.run import scenarios as named
-    from testbed.run.cells import seeds_of, variants_of
+    from testbed.run.cells import played_on, seeds_of, variants_of
     from testbed.run.knobs import queries_of
 
     chosen = variants_of(scenarios or [], variants, _note, () if scenarios else named.slow())
@@ -487,7 +488,8 @@ def power(
         found, alarm, lines = report.play(
             chosen, drawn, asked, clean, folder, progress, stack or "reference", store or "faiss", whole=whole
         )
-    return report.print_power(found, alarm, lines, folder, out(), as_json=as_json)
+    where = played_on(stack or "reference", store or "faiss")
+    return report.print_power(found, alarm, lines, folder, out(), as_json=as_json, played_on=where)
 
 
 def _note(line: str) -> None:

@@ -140,6 +140,7 @@ class LlmJudge:
         self.name = f"llm-judge({model})"
         self.n_asked = 0
         self.n_failed = 0
+        self.why_failed = ""  # the first time
         self._chat = chat
         self._model = model
         self._step_s = step_s
@@ -157,6 +158,7 @@ class LlmJudge:
                 self._learn(name, answer)
                 return answer
             self.n_failed += 1
+            self.why_failed = self.why_failed or answer
             return Judgment(False, f"the judge failed: {answer}")
         self._known.move_to_end(name)
         return self._known[name]

@@ -158,8 +158,8 @@ def judged(scale: Scale) -> tuple[list[Row], dict[str, float]]:
         taken = time.perf_counter() - start
         if judge.n_failed == judge.n_asked:  # it fails closed, and would be measured as one that says no to everything
             raise Unavailable(
-                f"{url} (TESTBED_JUDGE_URL) answered none of {judge.n_asked} questions:"
-                f" {judge.judge(cases[0].entry, cases[0].now_s).reason}; start it, or unset TESTBED_JUDGE_URL"
+                f"the judge at TESTBED_JUDGE_URL answered none of {judge.n_asked} questions: {judge.why_failed};"
+                " start it, or unset TESTBED_JUDGE_URL"
             )
     Limit(f"recall of {judge.name}", result.recall, roc_limit(cases)(result.false_stale)).check()
     row: Row = {

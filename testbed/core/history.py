@@ -265,15 +265,17 @@ class History:
         return op.tenant if op is not None and op.do == "ask" else event.key.get("tenant", "")
 
     def unsaid(self, event: Event) -> Parts:
-        """What the ops say that an answer or a ranking was made with, whether the stack's own key holds it or not.
+        """What the ops say that an answer or a ranking was made with, where the stack's own key does not say it.
 
-        A key that leaves out the prompt or the encoder is equal for two values that are not the same.
+        A key that leaves out the prompt or the encoder is equal for two values that are not the same. One that has such
+        a part is taken at its word: the stack may know that a deployment changed nothing.
         """
-        if event.layer not in _MADE_WITH:
-            return frozenset()
-        op = self.ops.get(event.op)
-        prompt = [("prompt", op.prompt)] if op is not None and event.layer == "answer" else []
-        return frozenset([*prompt, ("model", self._encoders.get(event.op, ""))])
+        op, made_with = self.ops.get(event.op), {}
+        if event.layer in _MADE_WITH:
+            made_with["model"] = self._encoders.get(event.op, "")
+        if event.layer == "answer" and op is not None and op.do == "ask":
+            made_with["prompt"] = op.prompt
+        return frozenset((part, value) for part, value in made_with.items() if value and part not in event.key)
 
     def _read(self) -> None:
         caches: dict[str, _Model] = {}

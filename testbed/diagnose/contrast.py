@@ -13,7 +13,7 @@ import numpy as np
 
 from testbed.diagnose import significance
 from testbed.diagnose.significance import Floats, Interval, Questions
-from testbed.metrics.scores import LOWER_IS_BETTER
+from testbed.metrics.scores import is_lower_better
 
 RESAMPLES = 4000
 ALPHA = 0.05
@@ -67,10 +67,6 @@ class Contrast(NamedTuple):
     @property
     def significant(self) -> bool:
         return self.p_holm < ALPHA
-
-
-def is_lower_better(metric: str) -> bool:
-    return metric in LOWER_IS_BETTER
 
 
 def contrasts(

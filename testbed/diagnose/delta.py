@@ -48,7 +48,8 @@ def paired(arm: Sequence[AskScore], base: Sequence[AskScore], metric: str) -> Fl
 def delta(arm: Sequence[AskScore], base: Sequence[AskScore], metric: str, *, seed: int) -> Delta:
     pairs = paired(arm, base, metric)
     scored = ~np.isnan(pairs)
-    known, questions = pairs[scored], significance.numbered([score.question for score in arm])[scored]
+    known = pairs[scored]
+    questions = significance.numbered([score.question for score, is_known in zip(arm, scored, strict=True) if is_known])
     return Delta(
         metric,
         significance.interval(known, seed=seed, name=metric, questions=questions),

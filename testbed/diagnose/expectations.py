@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import floor, inf, isnan
+from math import ceil, floor, inf, isnan
 from typing import NamedTuple
 
 from testbed.core.scenario import Expect
@@ -85,14 +85,14 @@ def recovered(metric: str, clean: float, faulty: float, repaired: float) -> floa
 def _cures(expect: Expect, falls: Mapping[str, Fall]) -> list[str]:
     out = []
     without = _recovered(falls, f"{BYPASSED}{expect.blame}")
-    attainable = 1.0 if without is None else min(1.0, without.least)
+    attainable = 1.0 if without is None else min(1.0, max(without.least, CURED_BY_BYPASS))
     for fix in expect.cured_by:
         share = _recovered(falls, f"faulty+{fix}")
         if share is None:
             out.append(f"faulty+{fix}: did not run, or has no {expect.metric}")
         elif share.most < expect.recovers * attainable - _ROUNDING:
-            told = floor(100 * share.told + _ROUNDING)  # 94.8 is not 95
-            out.append(f"faulty+{fix}: recovered {told}% of the drop, expected at least {expect.recovers:.0%}")
+            told, least = floor(100 * share.told + _ROUNDING), ceil(100 * expect.recovers * attainable - _ROUNDING)
+            out.append(f"faulty+{fix}: recovered {told}% of the drop, expected at least {least}%")  # 94.8 is not 95
     return out
 
 

@@ -96,7 +96,8 @@ def judge(
     ----------
     twin : the trace of each arm that was played a second time
     across : axes that may differ on purpose (see ``record.compare.AXES``)
-    must_see : size of the drop that must be visible; with ``leeway`` times that, the run is too small to tell
+    must_see : size of the drop that must be visible
+    leeway : where chance has a part, above so many times that the run is too small to tell
     exact : any change of a deterministic stack's trace is a failure, not a note
     as_clean : the arm of the run that stands for the clean one; with another than ``clean``, only it is judged
     """
@@ -119,7 +120,10 @@ def judge(
         *_violations(cell, reader.summary, stands),
     ]
     if as_clean == "clean":
-        findings += [*_promises(cell, reader.summary, is_exact), *_power(cell, asks, n_scored, sees, must_see, leeway)]
+        findings += [
+            *_promises(cell, reader.summary, is_exact),
+            *_power(cell, asks, n_scored, sees, must_see * (1.0 if is_exact else leeway)),
+        ]
     pairs = _pairs(cell, asks, stands, moved)
     findings += _coverage(pairs)
     return Judged(
@@ -284,20 +288,20 @@ def seen(summary: Mapping[str, Any]) -> float:
     """
     metric = summary.get("metric", "")
     found = summary.get("deltas", {}).get("faulty", {}).get(metric)
-    if not found or found["mean"] is None or not 0.0 < abs(found["mean"]) < 1.0:
+    if not found or found["mean"] is None or found["detectable"] is None or not 0.0 < abs(found["mean"]) < 1.0:
         return nan
     share = abs(found["mean"])
     ratio = found["detectable"] ** 2 / (share * (1 - share))
     return float(ratio / (1 + ratio))
 
 
-def _power(cell: Cell, asks: Asks, n: int, sees: float, must_see: float, leeway: float) -> list[Finding]:
+def _power(cell: Cell, asks: Asks, n: int, sees: float, must_see: float) -> list[Finding]:
     metric = asks.reader.summary.get("metric", "")
     advice = f"more QUERIES, then: {baseline.refresh(asks.reader.manifest['scenario'], replace(cell, queries=400))}"
     if n < FEWEST_SCORED:
         text = f"too few queries: {n} asks are scored, fewer than {FEWEST_SCORED}; {advice}"
         return [Finding("power", "unknown", "clean", text, metric=metric)]
-    if not isnan(sees) and sees > must_see * leeway:
+    if not isnan(sees) and sees > must_see:
         text = f"too few queries: a drop of {metric} is seen from {sees:.3f} up, not from {must_see:g}; {advice}"
         return [Finding("power", "unknown", "clean", text, metric=metric)]
     return []

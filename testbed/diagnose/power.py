@@ -157,5 +157,5 @@ def _shares(runs: Sequence[Mapping[str, Any]]) -> dict[str, Share]:
     hits = {rule: sum(rule in run["noticed"] for run in runs) for rule in RULES}
     hits[GATE] = sum(bool(run["noticed"]) for run in runs)
     hits[BY_CHANCE] = sum(bool(run["noticed_by_chance"]) for run in runs)
-    hits[EXACT] = sum(run["moved"] for run in runs)
+    hits[EXACT] = sum(bool(run["noticed"]) or run["moved"] for run in runs)
     return {rule: over_seeds.share(n, len(runs)) for rule, n in hits.items()}

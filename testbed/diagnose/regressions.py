@@ -7,11 +7,12 @@ from dataclasses import replace
 from math import isnan
 
 from testbed.core.history import Ask
-from testbed.diagnose.contrast import SAME, Contrast, Pair, contrasts, is_lower_better, over_scenarios
+from testbed.diagnose.contrast import SAME, Contrast, Pair, contrasts, over_scenarios
 from testbed.diagnose.expectations import BYPASSED
 from testbed.diagnose.findings import RULES, Decision, Finding, Judged
 from testbed.diagnose.remember import usual_tolerance
 from testbed.diagnose.significance import Questions
+from testbed.metrics.scores import is_lower_better
 from testbed.metrics.serving import layer_of
 
 

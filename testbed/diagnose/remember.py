@@ -8,8 +8,8 @@ from typing import Any
 
 from testbed.core.scenario import Expect
 from testbed.diagnose.asks import Asks
-from testbed.diagnose.contrast import is_lower_better
 from testbed.diagnose.expectations import CURED, check_expect
+from testbed.metrics.scores import is_lower_better
 from testbed.record import baseline
 from testbed.record.baseline import ArmRecord, Cell
 from testbed.record.folder import RunReader

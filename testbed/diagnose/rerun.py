@@ -11,10 +11,11 @@ from typing import Any
 
 from testbed.core.errors import HarnessError, InvalidInput, Undecided
 from testbed.diagnose import gate, regressions
-from testbed.diagnose.contrast import SAME, is_lower_better
+from testbed.diagnose.contrast import SAME
 from testbed.diagnose.findings import Decision, Finding, Judged
 from testbed.diagnose.remember import broken_promises, cell_of, is_gated, usual_tolerance
 from testbed.diagnose.summary import Summarize
+from testbed.metrics.scores import is_lower_better
 from testbed.record import baseline
 from testbed.record.baseline import Baseline, Cell
 from testbed.record.folder import RunReader, slug

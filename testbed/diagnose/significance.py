@@ -134,8 +134,11 @@ def _resampled(deltas: Floats, seed: int, name: str, block: int | None, question
 
 
 def around(mean: float, means: Floats, wider: float) -> Interval:
-    """The 95 % interval from resampled means (percentiles), made ``wider`` around the mean."""
-    low, high = np.percentile(means, [2.5, 97.5])
+    """The 95 % interval from resampled means (percentiles), made ``wider`` around the mean.
+
+    A resample without a scored ask is NaN, and left out.
+    """
+    low, high = np.nanpercentile(means, [2.5, 97.5])
     return Interval(mean, mean + (float(low) - mean) * wider, mean + (float(high) - mean) * wider)
 
 
@@ -157,7 +160,7 @@ def detectable(
 
 def smallest_seen(means: Floats, wider: float, power: float = 0.8) -> float:
     """The same from resampled means."""
-    return (_Z * wider + NormalDist().inv_cdf(power)) * float(means.std())
+    return (_Z * wider + NormalDist().inv_cdf(power)) * float(np.nanstd(means))
 
 
 def resampled(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -48,6 +49,7 @@ class LlmClient:
         _check_address(base_url)
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._url = base_url.rstrip("/")
+        self._shown = re.sub(r"//[^/]*@", "//", self._url)  # without a password
         self._base = {"model": model, **({"cache_salt": salt} if salt else {})}
         # no proxy and no netrc from the environment: what is asked for is what is called
         self._http = httpx.Client(headers=headers, timeout=timeout_s, transport=transport, trust_env=False)
@@ -73,9 +75,9 @@ class LlmClient:
             rows = sorted(answer["data"], key=lambda row: row["index"])
             vectors = [[float(x) for x in row["embedding"]] for row in rows]
         except (KeyError, TypeError, ValueError) as e:
-            raise BrokenContract(f"{self._url}/embeddings answered without vectors: {e!r}") from e
+            raise BrokenContract(f"{self._shown}/embeddings answered without vectors: {e!r}") from e
         if len(vectors) != len(texts):
-            raise BrokenContract(f"{self._url}/embeddings gave {len(vectors)} vectors for {len(texts)} texts")
+            raise BrokenContract(f"{self._shown}/embeddings gave {len(vectors)} vectors for {len(texts)} texts")
         return vectors
 
     def models(self) -> list[str]:
@@ -99,9 +101,9 @@ class LlmClient:
         try:
             return self._http.request(method, self._url + path, **kwargs)
         except httpx.TimeoutException as e:
-            raise Unavailable(f"{self._url} did not answer in time ({type(e).__name__})") from e
+            raise Unavailable(f"{self._shown} did not answer in time ({type(e).__name__})") from e
         except httpx.TransportError as e:
-            raise Unavailable(f"{self._url} is not reachable ({e}); is the model runner up?") from e
+            raise Unavailable(f"{self._shown} is not reachable ({e}); is the model runner up?") from e
 
     def _read(self, response: httpx.Response) -> dict[str, Any]:
         try:
@@ -109,21 +111,27 @@ class LlmClient:
         except ValueError:
             answer = None
         if response.status_code in (408, 429) or response.status_code >= 500:
-            raise Unavailable(f"{response.url} answered {response.status_code}: {_reason(answer, response)}")
+            raise Unavailable(f"{_shown(response)} answered {response.status_code}: {_reason(answer, response)}")
         if response.status_code >= 400:
             raise InvalidInput(
-                f"{response.url} refused the request ({response.status_code}): {_reason(answer, response)}"
+                f"{_shown(response)} refused the request ({response.status_code}): {_reason(answer, response)}"
             )
         if not isinstance(answer, dict):
-            raise BrokenContract(f"{response.url} answered no JSON object: {response.text[:80]!r}")
+            raise BrokenContract(f"{_shown(response)} answered no JSON object: {response.text[:80]!r}")
         return answer
+
+
+def _shown(response: httpx.Response) -> str:
+    return str(response.url.copy_with(username=None, password=None))
 
 
 def _check_address(base_url: str) -> None:
     try:
-        parts = urlsplit(base_url)
-        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
+        parts, host = urlsplit(base_url), httpx.URL(base_url).host
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and base_url == base_url.strip()
+        host.encode("idna")  # as the connection will
+        is_one = is_one and parts.port != 0
+    except (ValueError, httpx.InvalidURL):  # a UnicodeError is a ValueError
         is_one = False
     if not is_one:  # not shown: it may hold a password
         raise InvalidInput("the endpoint's address is not a URL; expected http://host:port/v1 or https://host/v1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from testbed.metrics.scores import LOWER_IS_BETTER
+from testbed.metrics.scores import is_lower_better
 from testbed.report.verdict import hits_lost
 
 Rates = tuple[float | None, ...]
@@ -57,7 +57,7 @@ def heat(summary: Mapping[str, Any]) -> Heat | None:
     found = summary["heatmap"]
     if not found:
         return None
-    sign = 1 if summary["metric"] in LOWER_IS_BETTER else -1
+    sign = 1 if is_lower_better(summary["metric"]) else -1
     n = len(found["delta"])
     total = max(int(summary["queries"]), n)
     return Heat(
@@ -119,7 +119,7 @@ def _point(summary: Mapping[str, Any], label: str, arm: str) -> Point | None:
     delta = summary["deltas"].get(arm, {}).get(summary["metric"])
     if lost is None or not delta or any(delta[name] is None for name in ("mean", "low", "high")):
         return None
-    if summary["metric"] in LOWER_IS_BETTER:
+    if is_lower_better(summary["metric"]):
         return Point(label, lost, delta["mean"], delta["low"], delta["high"])
     return Point(label, lost, 0.0 - delta["mean"], 0.0 - delta["high"], 0.0 - delta["low"])
 

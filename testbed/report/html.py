@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from testbed.core.errors import HarnessError
-from testbed.metrics.scores import LOWER_IS_BETTER
+from testbed.metrics.scores import is_lower_better
 from testbed.record import durable, shrunk
 from testbed.record.compare import Change, Comparison, compare
 from testbed.record.folder import WHOLE, RunReader
@@ -95,7 +95,7 @@ def report(reader: RunReader, *, most: int = questions.MOST) -> bytes:
         heat=heat,
         heat_rows=drawing.rows(heat) if heat else (),
         lost=drawing.steps(heat.lost) if heat else None,
-        less_is_better=summary["metric"] in LOWER_IS_BETTER,
+        less_is_better=is_lower_better(summary["metric"]),
         spread=spread,
         columns=drawing.columns(spread) if spread else (),
         poisoned=drawing.steps(spread.poisoned) if spread else None,
@@ -148,7 +148,7 @@ def comparison_page(readers: tuple[RunReader, RunReader], found: Comparison) -> 
         most=_most([row[m] for row in by_arm.values() for m in shown if m in row]),
         metric=(metric := readers[0].summary["metric"]),
         pairs={name: _pair(row.get(metric)) for name, row in by_arm.items()},
-        lower_is_better=LOWER_IS_BETTER,
+        is_lower_better=is_lower_better,
     )
 
 

@@ -66,11 +66,15 @@ def print_matrix(
     *,
     as_json: bool = False,
     left_out: Sequence[str] = (),
+    played_on: str = "",
 ) -> int:
-    """Print what is worth a line, and write all of it below ``folder``; ``left_out`` are scenarios not played."""
+    """Print what is worth a line, and write all of it below ``folder``.
+
+    ``left_out`` are scenarios not played; ``played_on`` goes into the names of the files (``run.cells.played_on``).
+    """
     folder.mkdir(parents=True, exist_ok=True)
     told = plain([m.to_json() for m in found])
-    stem = folder / f"matrix-s{seed}"
+    stem = folder / f"matrix-s{seed}{played_on}"
     durable.write_bytes(stem.with_suffix(".csv"), to_csv(columns(found, full=True)).encode())
     durable.write_bytes(stem.with_suffix(".json"), digest.canonical(told) + b"\n")
     durable.write_bytes(stem.with_suffix(".svg"), picture(found).encode())

@@ -77,8 +77,12 @@ def print_power(
     console: Console,
     *,
     as_json: bool = False,
+    played_on: str = "",
 ) -> int:
-    """Print it, and write it below ``folder``; exit code 1 when a clean run does not pass."""
+    """Print it, and write it below ``folder``; exit code 1 when a clean run does not pass.
+
+    ``played_on`` goes into the names of the files (``run.cells.played_on``).
+    """
     folder.mkdir(parents=True, exist_ok=True)
     told = plain(
         {
@@ -91,8 +95,9 @@ def print_power(
             "false_alarms": {**alarm._asdict(), "lines": list(lines)},
         }
     )
-    durable.write_bytes(folder / "power.json", digest.canonical(told) + b"\n")
-    durable.write_bytes(folder / "power.csv", to_csv(table(found)).encode())
+    stem = folder / f"power{played_on}"
+    durable.write_bytes(stem.with_suffix(".json"), digest.canonical(told) + b"\n")
+    durable.write_bytes(stem.with_suffix(".csv"), to_csv(table(found)).encode())
     if as_json:
         print_json(told)
         return 1 if lines else 0
@@ -109,7 +114,7 @@ def print_power(
     console.print(f"\nfalse alarms: {alarm.hits} in {alarm.n} clean gate runs, 95 % interval up to {alarm.high:.2%}")
     for line in lines:
         console.print(line)
-    console.print(f"table       {folder / 'power.csv'}, .json", soft_wrap=True)
+    console.print(f"table       {stem}.csv, .json", soft_wrap=True)
     return 1 if lines else 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from testbed.metrics.faithfulness import FAITHFUL, TRUE
-from testbed.metrics.scores import ABSTAINED, LEAK_RATE, LOWER_IS_BETTER, STALE_RATE
+from testbed.metrics.scores import ABSTAINED, LEAK_RATE, STALE_RATE, is_lower_better
 from testbed.record.asks import NO_CACHE, Asked, Served, asked, served
 from testbed.record.folder import RunReader
 
@@ -78,7 +78,7 @@ def is_harmed(faulty: Mapping[str, Any], clean: Mapping[str, Any], metric: str) 
     before, after = _known(clean.get(metric)), _known(faulty.get(metric))
     if before is None or after is None:
         return False
-    return after > before if metric in LOWER_IS_BETTER else after < before
+    return after > before if is_lower_better(metric) else after < before
 
 
 def _chosen(ops: Sequence[int], harmed: set[int], always: set[int], most: int) -> set[int]:

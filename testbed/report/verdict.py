@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from testbed.diagnose.attribution import suspects_of_blame
 from testbed.diagnose.blame import from_json
 from testbed.metrics.faithfulness import FAITHFUL, TRUE
-from testbed.metrics.scores import LOWER_IS_BETTER
+from testbed.metrics.scores import is_lower_better
 from testbed.report.columns import number
 from testbed.report.columns import percent as spaced
 
@@ -79,7 +79,7 @@ def drop(summary: Mapping[str, Any]) -> float | None:
     delta = summary["deltas"].get("faulty", {}).get(summary["metric"])
     if not delta or any(delta[name] is None for name in ("mean", "low", "high")):
         return None
-    ends = (delta["low"], delta["high"]) if summary["metric"] in LOWER_IS_BETTER else (-delta["high"], -delta["low"])
+    ends = (delta["low"], delta["high"]) if is_lower_better(summary["metric"]) else (-delta["high"], -delta["low"])
     return float(abs(delta["mean"])) if ends[0] > 0 else None
 
 
@@ -237,7 +237,7 @@ def _tiles(summary: Mapping[str, Any], clean: Mapping[str, Any], faulty: Mapping
             continue
         before, after = _means(summary, name)
         delta = summary["deltas"].get("faulty", {}).get(name) or {}
-        bad = (after > before) if name in LOWER_IS_BETTER else (after < before)
+        bad = (after > before) if is_lower_better(name) else (after < before)
         note = "what this asker should have been told" if name == TRUE else ""
         if name == metric and delta.get("low") is not None:
             note = f"({number(delta['low'], 2, signed=True)} to {number(delta['high'], 2, signed=True)})"

@@ -214,7 +214,7 @@ def builder(stack: str) -> Callable[[Parts], Stack]:
     module_name, _, function = BUILT_IN.get(stack, stack).partition(":")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
+    except (ImportError, ValueError) as error:  # ValueError: no name at all
         raise InvalidInput(
             f"STACK={stack}: cannot import {module_name} ({error}); testbed doctor says what is missing"
         ) from error

@@ -85,6 +85,12 @@ def cells(
     ]
 
 
+def played_on(stack: str, store: str) -> str:
+    """What the name of a table says of where it was played; "" for the reference stack on its usual store."""
+    usual = Settings("")
+    return "" if (stack, store) == (usual.stack, usual.store) else re.sub(r"\W+", "-", f"-{stack}-{store}")
+
+
 def _missing(scenario: Scenario) -> str:
     """What the scenario's own data needs that is not installed; "" when nothing is missing."""
     try:

@@ -96,9 +96,7 @@ def _client_at(url: str, where: str) -> redis.Redis:
             return client
         raise redis.ConnectionError("no PONG")
     except (ValueError, TypeError) as error:
-        raise InvalidInput(
-            f"REDIS_URL={where} is not a Redis URL; expected redis://host:port, rediss://... or unix:///path"
-        ) from error
+        raise _no_url(where) from error
     except redis.AuthenticationError as error:
         raise Unavailable(f"redis at {where} (REDIS_URL) refused the login; check user and password") from error
     except (redis.RedisError, OSError) as error:
@@ -107,10 +105,18 @@ def _client_at(url: str, where: str) -> redis.Redis:
         ) from error
 
 
+def _no_url(where: str) -> InvalidInput:
+    return InvalidInput(
+        f"REDIS_URL={where} is not a Redis URL; expected redis://host:port, rediss://... or unix:///path"
+    )
+
+
 def _refuse_options(url: str, where: str) -> None:
     """An option behind the question mark is a setting of the client, and it would replace ours."""
     names = [name for name, _ in parse_qsl(url.partition("?")[2], keep_blank_values=True)]
     unknown = [name for name in names if name not in _OPTIONS and not name.startswith("ssl_")]
+    if unknown and not unknown[0].isidentifier():  # part of a password, perhaps
+        raise _no_url(where)
     if unknown:
         raise InvalidInput(
             f"REDIS_URL={where} has the option {unknown[0]!r}; expected none but {', '.join(_OPTIONS)} and ssl_*:"

@@ -182,9 +182,12 @@ def _stack_digest(stack: str) -> str:
     module, colon, _ = stack.partition(":")
     if not colon:
         return ""
-    found = importlib.util.find_spec(module)
-    if found is None or found.origin is None:
-        raise InvalidInput(f"STACK={stack}: there is no module {module}")
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # a parent that is not there, or no name at all
+        found = None
+    if found is None or not found.has_location or found.origin is None:
+        raise InvalidInput(f"STACK={stack}: there is no file of a module {module!r}; expected package.module:build")
     return digest.of_bytes(Path(found.origin).read_bytes())
 
 

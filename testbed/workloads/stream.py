@@ -53,6 +53,8 @@ class Stream:
         """
         if n_asks < 1:
             raise InvalidInput(f"n_asks={n_asks} must be >= 1 (QUERIES)")
+        if not self.prompts or self.n_sessions < 1:
+            raise InvalidInput(f"prompts={self.prompts} must not be empty, n_sessions={self.n_sessions} not below 1")
         asks = self._asks(corpus, seed, n_asks)
         before: dict[int, list[tuple[Verb, Doc | Upgrade]]] = defaultdict(list)
         if self.upgrade:

@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from testbed.diagnose.significance import numbered
+from tests.scripts import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,3 +33,14 @@ def test_runs_of_one_seed_are_held_to_one_another(stack: str) -> None:
     assert {row["pairs"] for row in rows} == {1}
     if stack == "reference":  # the same twice: nothing differs, and nothing is significant
         assert {row["alarms"] for row in rows} == {0}
+
+
+def test_runs_in_which_the_asks_of_a_question_share_its_fate_are_no_alarm() -> None:
+    """One popular question is answered wrong in the second run, scattered over the stream."""
+    popular = np.tile([1, 0, 0, 0, 0, 0, 0, 0], 50).astype(bool)
+    questions = numbered(list(np.where(popular, 0, np.arange(400) % 37 + 1)))
+    then, now = np.ones(400), np.where(popular, 0.0, 1.0)
+    runs = [{("clean", "true"): then}, {("clean", "true"): now}]
+    script = loaded("false_alarms")
+    assert script.told(runs, None) == (1, 1)
+    assert script.told(runs, questions) == (0, 1)

@@ -192,12 +192,12 @@ def test_c6_an_unreachable_endpoint_fails_closed():
 
 def test_c6_an_endpoint_that_answers_nothing_is_not_measured_as_a_judge(monkeypatch):
     """A judge fails closed: what never answered would be told as one that calls every entry stale."""
-    monkeypatch.setenv("TESTBED_JUDGE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("TESTBED_JUDGE_URL", "http://me:secret@127.0.0.1:9/v1")
     monkeypatch.setenv("TESTBED_JUDGE_MODEL", "m")
-    with pytest.raises(
-        Unavailable, match=r"answered none of 20 questions: the judge failed: .*unset TESTBED_JUDGE_URL"
-    ):
+    said = r"answered none of 20 questions: .*http://127.0.0.1:9/v1 is not reachable.*unset TESTBED_JUDGE_URL"
+    with pytest.raises(Unavailable, match=said) as caught:
         c6.judged(c6.Scale((1,), 10, 20))
+    assert "secret" not in str(caught.value)
 
 
 def test_c8_mrr_by_hand_and_ties_by_position():

@@ -124,6 +124,22 @@ def test_a_ranking_does_not_depend_on_the_prompt() -> None:
         assert history.lawful(hit) is holds
 
 
+def test_a_key_that_names_prompt_and_encoder_is_taken_at_its_word() -> None:
+    """The same encoder deployed again is no other one, and a stack that knows no prompts has one for all."""
+    own = {"t": "1", "model": "f1", "prompt": "p"}
+    rows = [ask(), event("put", "A", **own), {"op": {"do": "upgrade", "id": "minilm"}}, ask(prompt="brief")]
+    history, hit = last(*rows, event("hit", "A", **own))
+    assert hit.own and history.lawful(hit) is True
+
+
+def test_what_an_event_put_is_there_for_whoever_asks() -> None:
+    rows = [ask(prompt="brief"), event("put", "A", t="1", prompt="p"), {"op": {"do": "upsert", "id": "d"}}]
+    history, hit = last(
+        *rows, event("put", "B", t="1", prompt="p"), ask(prompt="brief"), event("hit", "B", t="1", prompt="p")
+    )
+    assert hit.own and history.lawful(hit) is True
+
+
 def test_layers_are_apart() -> None:
     _, hit = last(ask(), event("put", "A", t="1"), ask(), event("hit", "A", layer="retrieval", t="1"))
     assert hit.write is None

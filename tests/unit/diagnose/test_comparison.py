@@ -40,6 +40,8 @@ def test_a_contrast_counts_wins_ties_and_losses_and_says_how_large_the_effect_is
 
 def test_less_of_a_leak_is_a_win() -> None:
     pair = Pair(np.array([1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0]))
+    for metric in ("bad hits[answer]", "behind > 60 s"):
+        assert contrasts([{Name("clean", metric): pair}], seed=1, name="x")[0].loss == pytest.approx(-1 / 3)
     (found,) = contrasts([{Name("clean", "leak rate"): pair}], seed=1, name="x")
     assert (found.wins, found.losses) == (1, 0) and found.loss == pytest.approx(-1 / 3)
 

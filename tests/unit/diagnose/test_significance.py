@@ -154,6 +154,14 @@ def test_questions_are_counted_by_their_share_of_the_asks() -> None:
     assert n_effective(numbered("aaab")) == pytest.approx(1.6)
 
 
+def test_resamples_of_questions_that_nobody_scored_are_left_out() -> None:
+    """Numbers of questions of which no ask is known leave resamples with nothing in them."""
+    values, questions = np.array([1.0, 0.0, 1.0, 0.0, 1.0]), np.array([40, 47, 55, 60, 99])
+    found = interval(values, seed=1, questions=questions)
+    assert found.low <= found.mean <= found.high
+    assert detectable(values, seed=1, questions=questions) > 0
+
+
 def test_what_is_all_one_question_is_left_to_the_blocks() -> None:
     values = noise(3, 200)
     assert interval(values, seed=1, questions=numbered([0] * 200)) == interval(values, seed=1)

@@ -81,7 +81,19 @@ def test_the_reader_abstains_when_the_model_says_nothing_or_there_is_nothing_to_
 
 
 @pytest.mark.parametrize(
-    "address", ["", "http://[", "http://h:port/v1", "ftp://h/v1", "127.0.0.1:8000", "http://:secret@"]
+    "address",
+    [
+        "",
+        "http://[",
+        "http://h:port/v1",
+        "ftp://h/v1",
+        "127.0.0.1:8000",
+        "http://:secret@",
+        "http://a..b/v1",
+        "http://\u2603..com/v1",
+        "http://h\n/v1",
+        " http://h/v1",
+    ],
 )
 def test_an_address_that_is_none_is_refused_without_showing_a_password(address: str) -> None:
     with pytest.raises(InvalidInput, match=r"expected http://host:port/v1") as caught:

@@ -210,3 +210,9 @@ def test_no_edit_and_no_upgrade_is_lost_in_a_short_stream(n_asks: int) -> None:
 def test_no_kinds_choose_nothing_and_a_star_chooses_all() -> None:
     assert choose(ledger(), (), None, []) == []
     assert choose(ledger(), ("*",), None, []) == list(ledger().revisions)
+
+
+@pytest.mark.parametrize("broken", [Stream(prompts=()), Stream(n_sessions=0)])
+def test_a_stream_that_nobody_could_ask_is_refused(broken: Stream) -> None:
+    with pytest.raises(InvalidInput, match=r"prompts=.* must not be empty, n_sessions="):
+        broken.ops(ledger(), 42, 10)
