@@ -81,6 +81,17 @@ def test_a_wrong_knob_says_what_is_allowed(
     assert says in one_line(err)
 
 
+@pytest.mark.parametrize("stack", ["nomod.sub:build", "nomod:build", "sys:build", ":build", "llamaindex"])
+@pytest.mark.parametrize("argv", [["run", "tenant-leak"], ["sweep", "tenant-leak", "--seeds", "1", "--queries", "10"]])
+def test_a_stack_that_is_not_there_is_one_line(
+    call: Call, monkeypatch: pytest.MonkeyPatch, argv: list[str], stack: str
+) -> None:
+    monkeypatch.setenv("STACK", stack)
+    code, out, err = call(*argv)
+    assert (code, out) == (2, "")
+    assert f"STACK={stack}" in one_line(err) or "did you mean 'llama-index'?" in err
+
+
 def test_an_empty_knob_is_as_good_as_none(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     for knob in KNOBS:
         monkeypatch.setenv(knob, "")
