@@ -15,7 +15,6 @@ power         enough questions to see a drop worth seeing
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import isnan, nan
@@ -27,7 +26,7 @@ import numpy as np
 from testbed.diagnose.asks import SCORES, Asks, scored
 from testbed.diagnose.contrast import Name, Pair
 from testbed.diagnose.findings import Finding, Judged
-from testbed.diagnose.remember import broken_promises, made_from
+from testbed.diagnose.remember import broken_promises, made_from, without_numbers
 from testbed.metrics.serving import layer_of
 from testbed.record import baseline
 from testbed.record.baseline import Cell
@@ -229,23 +228,19 @@ def _violations(cell: Cell, summary: Mapping[str, Any], stands: Mapping[str, str
 
 
 def _promises(cell: Cell, summary: Mapping[str, Any], is_exact: bool) -> list[Finding]:
-    known = {_without_numbers(text) for text in cell.promise}
-    sure = set(broken_promises(summary, deterministic=is_exact))
+    known = {without_numbers(text) for text in cell.promise}
+    sure = {without_numbers(text) for text in broken_promises(summary, deterministic=is_exact)}
     metric, blamed = summary.get("metric", ""), summary["expect"]["blame"]
     found = []
     for text in broken_promises(summary):
-        if _without_numbers(text) in known or text.startswith("clean: violates"):  # told with its witness
+        if without_numbers(text) in known or text.startswith("clean: violates"):  # told with its witness
             continue
         told, arm = f"no longer as promised: {text}", text.partition(":")[0]
-        if text in sure:
+        if without_numbers(text) in sure:
             found.append(Finding("expect", "failed", arm, told, blamed, metric))
         else:
             found.append(Finding("expect", "noted", arm, f"{told}: not significant", blamed, metric))
     return found
-
-
-def _without_numbers(text: str) -> str:
-    return re.sub(r"\d[\d.]*", "#", text)
 
 
 def _pairs(cell: Cell, asks: Asks, stands: Mapping[str, str], moved: Collection[str]) -> dict[Name, Pair]:

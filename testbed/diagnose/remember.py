@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from math import nan
 from typing import Any
@@ -103,6 +104,11 @@ def broken_promises(summary: Mapping[str, Any], *, deterministic: bool = True) -
     layers = [arm.removeprefix("faulty-without:") for arm in summary["order"] if arm.startswith("faulty-without:")]
     chance = None if deterministic else _chance(expect.metric, summary["deltas"])
     return check_expect(expect, means, {arm: holds(row) for arm, row in ran.items()}, layers, chance)
+
+
+def without_numbers(text: str) -> str:
+    """What a promise says, whatever its figures are today."""
+    return re.sub(r"\d[\d.]*", "#", text)
 
 
 def _chance(metric: str, deltas: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, float]]:

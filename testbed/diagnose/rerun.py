@@ -13,7 +13,7 @@ from testbed.core.errors import HarnessError, InvalidInput, Undecided
 from testbed.diagnose import gate, regressions
 from testbed.diagnose.contrast import SAME
 from testbed.diagnose.findings import Decision, Finding, Judged
-from testbed.diagnose.remember import broken_promises, cell_of, is_gated, usual_tolerance
+from testbed.diagnose.remember import broken_promises, cell_of, is_gated, usual_tolerance, without_numbers
 from testbed.diagnose.summary import Summarize
 from testbed.metrics.scores import is_lower_better
 from testbed.record import baseline
@@ -239,5 +239,6 @@ def _broken(fresh: Cell, reader: RunReader) -> list[str]:
     """What a run of this size is held to and does not show; of a stack that is not deterministic, surely not."""
     told = reader.summary["expect"]["failures"]
     if not fresh.deterministic:
-        told = [text for text in told if text in broken_promises(reader.summary, deterministic=False)]
+        sure = {without_numbers(text) for text in broken_promises(reader.summary, deterministic=False)}
+        told = [text for text in told if without_numbers(text) in sure]
     return [f"not as promised: {text}" for text in told]

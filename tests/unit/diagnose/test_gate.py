@@ -281,7 +281,7 @@ def test_too_few_questions_to_see_a_drop_is_not_a_pass(tmp_path: Path) -> None:
     (unknown,) = found(decision, "unknown")
     assert (
         unknown.rule == "power"
-        and "too few queries: a drop of true is seen from 0.390 up, not from 0.2" in unknown.text
+        and "too few queries: a drop of true is seen from 0.390 up, not from 0.3" in unknown.text
     )
     assert "make baseline NAME=tenant-leak VARIANT=answer-key SEED=42" in unknown.text
 
