@@ -9,14 +9,14 @@ approximate one does. Both are drawn anew at every call, whatever the seed: two 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from testbed.core.ports import Cache, Hit, Index, Row, RowInfo, Vectors
+from testbed.core.ports import Cache, Hit, Vectors
 from testbed.core.types import Key
 from testbed.stacks.parts import Parts
 from testbed.stacks.reference import ReferenceStack
 from testbed.stacks.reference import build as reference
+from testbed.stacks.wrapping import ForwardedIndex
 
 LOST, MISSED = 0.20, 0.02  # share of cache reads that find nothing, share of searches without their best row
 _chance = random.SystemRandom()
@@ -41,24 +41,12 @@ class Leaky:
         return Leaky(self._inner.fresh())
 
 
-class Approximate:
+class Approximate(ForwardedIndex):
     """An index that does not return its best row in a share of the searches."""
-
-    def __init__(self, inner: Index) -> None:
-        self._inner = inner
-
-    def upsert(self, rows: Sequence[Row]) -> None:
-        self._inner.upsert(rows)
-
-    def delete(self, ids: Sequence[str]) -> None:
-        self._inner.delete(ids)
 
     def search(self, vector: Vectors, *, tenant: str | None, k: int, made_by: str) -> list[Hit]:
         missed = int(_chance.random() < MISSED)
         return self._inner.search(vector, tenant=tenant, k=k + missed, made_by=made_by)[missed:]
-
-    def rows(self) -> Mapping[str, RowInfo]:
-        return self._inner.rows()
 
     def fresh(self) -> Approximate:
         return Approximate(self._inner.fresh())

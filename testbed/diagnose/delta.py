@@ -50,10 +50,11 @@ def delta(arm: Sequence[AskScore], base: Sequence[AskScore], metric: str, *, see
     scored = ~np.isnan(pairs)
     known = pairs[scored]
     questions = significance.numbered([score.question for score, is_known in zip(arm, scored, strict=True) if is_known])
+    interval, detectable = significance.difference(known, seed=seed, name=metric, questions=questions)
     return Delta(
         metric,
-        significance.interval(known, seed=seed, name=metric, questions=questions),
-        significance.detectable(known, seed=seed, name=metric, questions=questions),
+        interval,
+        detectable,
         scored=len(known),
         unscored=len(pairs) - len(known),
     )

@@ -118,19 +118,26 @@ def numbered(questions: Sequence[object]) -> Questions:
     return np.array([known.setdefault(question, len(known)) for question in questions], dtype=np.int64)
 
 
+def difference(
+    deltas: Floats, *, seed: int, name: str = "", block: int | None = None, questions: Questions | None = None
+) -> tuple[Interval, float]:
+    """Mean and 95 % interval of per-ask differences in stream order, and the smallest mean that they would show.
+
+    That is with 80 % power, at a 5 % two-sided level.
+    """
+    if not len(deltas):
+        return Interval(nan, nan, nan), nan
+    asked = None if questions is None else [questions]
+    found = resampled([deltas[None, :]], seed=seed, name=name, block=block, questions=asked)
+    means, wider = found.means[:, 0], float(found.wider[0])
+    return around(float(deltas.mean()), means, wider), smallest_seen(means, wider)
+
+
 def interval(
     deltas: Floats, *, seed: int, name: str = "", block: int | None = None, questions: Questions | None = None
 ) -> Interval:
-    """Mean and 95 % interval of per-ask differences in stream order."""
-    if not len(deltas):
-        return Interval(nan, nan, nan)
-    found = _resampled(deltas, seed, name, block, questions)
-    return around(float(deltas.mean()), found.means[:, 0], float(found.wider[0]))
-
-
-def _resampled(deltas: Floats, seed: int, name: str, block: int | None, questions: Questions | None) -> Resampled:
-    asked = None if questions is None else [questions]
-    return resampled([deltas[None, :]], seed=seed, name=name, block=block, questions=asked)
+    """The first of ``difference``."""
+    return difference(deltas, seed=seed, name=name, block=block, questions=questions)[0]
 
 
 def around(mean: float, means: Floats, wider: float) -> Interval:
@@ -140,22 +147,6 @@ def around(mean: float, means: Floats, wider: float) -> Interval:
     """
     low, high = np.nanpercentile(means, [2.5, 97.5])
     return Interval(mean, mean + (float(low) - mean) * wider, mean + (float(high) - mean) * wider)
-
-
-def detectable(
-    deltas: Floats,
-    *,
-    seed: int,
-    name: str = "",
-    block: int | None = None,
-    power: float = 0.8,
-    questions: Questions | None = None,
-) -> float:
-    """The smallest mean difference that this many asks would show with that power, at a 5 % two-sided level."""
-    if not len(deltas):
-        return nan
-    found = _resampled(deltas, seed, name, block, questions)
-    return smallest_seen(found.means[:, 0], float(found.wider[0]), power)
 
 
 def smallest_seen(means: Floats, wider: float, power: float = 0.8) -> float:

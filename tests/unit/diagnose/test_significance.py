@@ -7,7 +7,7 @@ import pytest
 
 from testbed.core.errors import InvalidInput
 from testbed.diagnose.significance import (
-    detectable,
+    difference,
     holm,
     interval,
     largest_of_all_p,
@@ -75,7 +75,7 @@ def test_an_interval_over_blocks_covers_what_it_says_where_neighbours_move_toget
 def test_the_detectable_difference_is_2_8_standard_errors() -> None:
     values = noise(5, 400)
     error = values.std() / np.sqrt(400)
-    assert detectable(values, seed=1, block=1) == pytest.approx(2.80 * error, rel=0.08)
+    assert difference(values, seed=1, block=1)[1] == pytest.approx(2.80 * error, rel=0.08)
 
 
 def test_no_difference_at_all_has_an_interval_of_zero_width_and_no_significance() -> None:
@@ -88,7 +88,7 @@ def test_no_difference_at_all_has_an_interval_of_zero_width_and_no_significance(
 def test_nothing_to_compare_is_unscored() -> None:
     nothing = np.array([])
     assert all(isnan(x) for x in interval(nothing, seed=1))
-    assert isnan(detectable(nothing, seed=1))
+    assert isnan(difference(nothing, seed=1)[1])
     assert isnan(sign_flip_p(nothing, seed=1))
     with pytest.raises(InvalidInput, match="n_asks=0"):
         resampled_means(np.zeros((1, 0)), seed=1)
@@ -159,7 +159,7 @@ def test_resamples_of_questions_that_nobody_scored_are_left_out() -> None:
     values, questions = np.array([1.0, 0.0, 1.0, 0.0, 1.0]), np.array([40, 47, 55, 60, 99])
     found = interval(values, seed=1, questions=questions)
     assert found.low <= found.mean <= found.high
-    assert detectable(values, seed=1, questions=questions) > 0
+    assert difference(values, seed=1, questions=questions)[1] > 0
 
 
 def test_what_is_all_one_question_is_left_to_the_blocks() -> None:
