@@ -18,8 +18,9 @@ from dataclasses import asdict
 from math import nan
 from typing import Any, NamedTuple
 
-from testbed.core.scenario import Expect, Scenario, Variant
+from testbed.core.scenario import Expect, arms_of
 from testbed.diagnose import shares, versions
+from testbed.diagnose.expectations import BYPASSED
 from testbed.diagnose.judge import INVARIANTS, ArmJudgement, RunJudgement, judge_arm, judge_run, plain
 from testbed.metrics import scores as scoring
 from testbed.metrics.faithfulness import FAITHFUL, TRUE, ClaimReader
@@ -27,7 +28,6 @@ from testbed.metrics.grounding import ANSWER_CONTAINMENT, LEXICAL_GROUNDING
 from testbed.metrics.serving import layer_of
 from testbed.record.folder import RunReader
 from testbed.run.plan import Plan
-from testbed.run.settings import Settings
 
 # Raise a number when the same evidence gives another value: runs judged by different ones are not comparable.
 VERSIONS = {
@@ -144,17 +144,28 @@ def _expectation(plan: Plan, run: RunJudgement) -> dict[str, Any]:
 
     A clean stack must violate nothing in any run; the rest is promised for full pollution of the scenario's own data.
     """
-    why_not = _why_not_held(plan.settings, plan.scenario, plan.variant)
+    why_not = _why_not_held(plan)
     held = not why_not
     failures = [text for text in run.failures if held or text.startswith("clean: violates")]
     return {**asdict(plan.variant.expect), "applies": held, "why_not": why_not, "failures": failures}
 
 
-def _why_not_held(settings: Settings, scenario: Scenario, variant: Variant) -> str:
+def _why_not_held(plan: Plan) -> str:
+    settings, scenario = plan.settings, plan.scenario
     if settings.level < FULL_LEVEL:
         return f"POLLUTION_LEVEL={settings.level:g} is below {FULL_LEVEL:g}"
     if settings.dataset not in ("", scenario.dataset):
         return f"DATASET={settings.dataset} is not the scenario's own ({scenario.dataset})"
     if settings.queries < FULL_STREAM:
         return f"QUERIES={settings.queries} is below {FULL_STREAM}"
+    left_out = _promised_arms(plan) - {arm.name for arm in plan.arms}
+    if settings.arms and left_out:
+        return f"ARMS leaves out {', '.join(sorted(left_out))}"
     return ""
+
+
+def _promised_arms(plan: Plan) -> set[str]:
+    """The arms that the promise speaks of."""
+    cured = {f"faulty+{fix}" for fix in plan.variant.expect.cured_by}
+    standard = {arm.name for arm in arms_of(plan.variant, plan.layers)}
+    return {"clean", "faulty", *cured} | {name for name in standard if name.startswith(BYPASSED)}

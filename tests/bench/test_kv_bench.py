@@ -81,10 +81,14 @@ def test_first_token_of_1024_with_and_without_a_known_prefix(
     assert found == (960 if known else 0)
 
 
-def test_at_8192_tokens_the_sparse_cache_never_holds_a_third_of_the_full_one() -> None:
+@pytest.mark.parametrize("decode_recall", [0, 1])
+@pytest.mark.parametrize("host_blocks", [0, 1000])
+def test_at_8192_tokens_the_sparse_cache_never_holds_a_third_of_the_full_one(
+    host_blocks: int, decode_recall: int
+) -> None:
     """Window 512, 16 blocks of 64, sinks 64, chunks of 1,024; 12 layers, as in the published set-up, but thin ones."""
     thin = model(12, 16)
-    policy = Policy(window=512, block=64, sink=64, max_blocks=16)
+    policy = Policy(window=512, block=64, sink=64, max_blocks=16, host_blocks=host_blocks, decode_recall=decode_recall)
     caches = strategies.Caches(thin, "sliding_sparse", policy)
     with caches.ready():
         cache = caches.new()

@@ -18,7 +18,7 @@ from testbed.models.runner.policy import (
     served_decode_recall,
     threshold_from_environment,
 )
-from testbed.models.runner.strategies import STRATEGIES
+from testbed.models.runner.strategies import SPARSE, STRATEGIES
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,6 +62,12 @@ def _parser() -> argparse.ArgumentParser:
         help=f"the same for a decoded token, once per block of tokens; 0 is off, {DEFAULT_DECODE_RECALL} where neither "
         f"this nor ${DECODE_RECALL_VARIABLE} is set; without a host tier it does nothing",
     )
+    p.add_argument(
+        "--cuda-graphs",
+        default="auto",
+        choices=["auto", "on", "off"],
+        help="replay decoded tokens as one launch each; auto: on a GPU, with a sliding strategy",
+    )
     p.add_argument("--prefix-cache-mib", type=int, default=0, help="memory for KV blocks shared by requests; 0 is off")
     p.add_argument(
         "--adapter", action="append", default=[], metavar="NAME=FOLDER", help="a LoRA folder, served as NAME"
@@ -77,6 +83,7 @@ def _serve(args: argparse.Namespace) -> int:
 
         from testbed.models.runner import adapters, serving, weights
         from testbed.models.runner.engine import Engine
+        from testbed.models.runner.graphs import cuda_graph
         from testbed.models.runner.prefix import PrefixCache
     except ImportError as e:
         raise Unavailable(f"package {e.name!r} is missing; run: pip install 'rag-testbed[runner]'") from e
@@ -85,14 +92,19 @@ def _serve(args: argparse.Namespace) -> int:
         raise InvalidInput("--max-queue and --prefill-chunk must be at least 1")
     if args.threads:
         torch.set_num_threads(args.threads)
-    policy = _policy(args)
+    policy, is_graphed = _policy(args), _is_graphed(args)
     folders = [_name_and_folder(text) for text in args.adapter]
     listener = serving.listen(args.host, args.port)  # before the model: a taken port should not cost a load
     if args.model == weights.GEMMA:
         print(weights.GEMMA_NOTICE, file=sys.stderr)
     loaded = weights.load(args.model, device=args.device, dtype=args.dtype, revision=args.revision)
     prefix = PrefixCache(args.prefix_cache_mib * 2**20) if args.prefix_cache_mib else None
-    settings = {"strategy": args.kv_cache_strategy, "policy": policy, "prefix_cache": prefix}
+    settings = {
+        "strategy": args.kv_cache_strategy,
+        "policy": policy,
+        "prefix_cache": prefix,
+        "capture": cuda_graph if is_graphed else None,
+    }
     engine = Engine(loaded, max_queue=args.max_queue, chunk=args.prefill_chunk, **settings)
     for name, folder in folders:
         engine.add_adapter(adapters.load(name, folder, loaded.model))
@@ -102,6 +114,15 @@ def _serve(args: argparse.Namespace) -> int:
     print(f"listening on {running.url} model={loaded.name} kv={args.kv_cache_strategy}", flush=True)
     running.run()
     return 0
+
+
+def _is_graphed(args: argparse.Namespace) -> bool:
+    on_gpu, fits = args.device.startswith("cuda"), args.kv_cache_strategy in SPARSE
+    if args.cuda_graphs == "on" and not fits:
+        raise InvalidInput(f"--cuda-graphs on needs --kv-cache-strategy {' or '.join(SPARSE)}")
+    if args.cuda_graphs == "on" and not on_gpu:
+        raise Unavailable(f"--cuda-graphs on needs a GPU; --device is {args.device}")
+    return args.cuda_graphs != "off" and on_gpu and fits
 
 
 def _policy(args: argparse.Namespace) -> Policy:

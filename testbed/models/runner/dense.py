@@ -8,6 +8,7 @@ from torch.nn.attention.bias import causal_lower_right
 
 # The CPU kernel behind scaled_dot_product_attention: it also returns the logarithm of the weight that a query saw.
 SPLITTING_KERNEL = "_scaled_dot_product_flash_attention_for_cpu"
+SPLITS = 32  # parts of the rows that one query is given to at the same time, on a GPU
 QUERIES_AT_ONCE = 512  # bounds the boolean mask to this many rows at a time
 
 
@@ -109,11 +110,42 @@ def _one(
     padding: torch.Tensor | None,
     local: int | None,
 ) -> torch.Tensor:
-    """One query sees every row (of its window): no mask, and heads that share keys become rows of one product."""
+    """One query sees every row (of its window): no mask without padding."""
     low = 0 if local is None else max(0, k.shape[2] - local)
     k, v, index = k[:, :, low:], v[:, :, low:], index[low:]
     mask = None if padding is None else visible(1, index.shape[0], index, padding)
+    return one_query(q, k, v, scaling, mask)
+
+
+def one_query(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scaling: float,
+    mask: torch.Tensor | None,
+    *,
+    split: bool | None = None,
+) -> torch.Tensor:
+    """(batch, heads, 1, d_value) for ``q`` (batch, heads, 1, d); heads that share keys become rows of one product.
+
+    A masked kernel of a GPU gives one query of one sequence to as many processors as there are key heads, a few of its
+    hundred. ``split``, the default there, makes products of the rows' parts instead.
+    """
     batch, heads, _, d = q.shape
     grouped = q.reshape(batch, k.shape[1], heads // k.shape[1], d)
-    out = functional.scaled_dot_product_attention(grouped, k, v, attn_mask=mask, scale=scaling)
+    if mask is not None and (q.is_cuda if split is None else split):
+        out = _in_parts(grouped, k, v, scaling, mask)
+    else:
+        out = functional.scaled_dot_product_attention(grouped, k, v, attn_mask=mask, scale=scaling)
     return out.reshape(batch, heads, 1, v.shape[-1])
+
+
+def _in_parts(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scaling: float, mask: torch.Tensor) -> torch.Tensor:
+    """Softmax over all rows, then one product for each of their parts; (batch, kv_heads, group, d_value)."""
+    batch, kv_heads, n, d_value = v.shape
+    parts = SPLITS if n % SPLITS == 0 else 1
+    logits = (q @ k.transpose(-1, -2)).float() * scaling
+    weight = logits.masked_fill(~mask, float("-inf")).softmax(-1).to(v.dtype)
+    weight = weight.reshape(batch, kv_heads, -1, parts, n // parts).transpose(2, 3)
+    out = weight @ v.reshape(batch, kv_heads, parts, n // parts, d_value)
+    return out.float().sum(2).to(v.dtype)

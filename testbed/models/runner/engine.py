@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +22,7 @@ from testbed.models.runner import generate, prefix, strategies
 from testbed.models.runner.adapters import Adapter
 from testbed.models.runner.chain import Identity
 from testbed.models.runner.generate import Finish, Sampling
+from testbed.models.runner.graphs import Capture
 from testbed.models.runner.metrics import Metrics
 from testbed.models.runner.policy import Policy
 from testbed.models.runner.weights import Loaded
@@ -77,6 +79,7 @@ class Engine:
         chunk: int = 1024,
         prefix_cache: prefix.Prefixes | None = None,
         metrics: Metrics | None = None,
+        capture: Capture | None = None,
     ) -> None:
         if prefix_cache is not None and strategy != "full":
             raise InvalidInput(f"a prefix cache needs the strategy full, not {strategy!r}: a pruned block is no prefix")
@@ -84,7 +87,8 @@ class Engine:
         self.metrics = metrics or Metrics()
         self.prefix = prefix_cache
         self.adapters: dict[str, Adapter] = {}
-        self._caches = strategies.Caches(loaded.model, strategy, policy or Policy())
+        self._caches = strategies.Caches(loaded.model, strategy, policy or Policy(), capture)
+        self._steps = self._caches.steps()
         self._chunk = chunk
         self._jobs: queue.Queue[Job | None] = queue.Queue(maxsize=max_queue)
         self._stopping = threading.Event()
@@ -163,7 +167,9 @@ class Engine:
         logits, cache, n_cached = self._read(job, adapter, went_on)
         first = time.perf_counter()
         self.metrics.observe("first_token_seconds", first - start)
-        for piece in generate.stream(logits, self._step(cache), self.loaded.tokenizer, job.prompt, sampling):
+        # a captured step knows nothing of an adapter
+        steps = generate.steps_of(self.loaded.model) if adapter else self._steps
+        for piece in generate.stream(logits, partial(steps, cache), self.loaded.tokenizer, job.prompt, sampling):
             went_on()
             if piece.finish:  # counted before the client hears of it
                 self._count(len(job.prompt), piece.n_tokens, n_cached, time.perf_counter() - first, cache)
@@ -194,16 +200,6 @@ class Engine:
             m.add("prefix_cached_tokens_total", n_cached)
             m.add("prefix_cache_requests_total", result="hit" if n_cached else "miss")
             m.set("prefix_cache_bytes", self.prefix.held_bytes)
-
-    def _step(self, cache: Any) -> Callable[[int], torch.Tensor]:
-        model = self.loaded.model
-
-        def step(token: int) -> torch.Tensor:
-            ids = torch.tensor([[token]], device=model.device)
-            logits: torch.Tensor = model(ids, cache=cache, use_cache=True).logits
-            return logits[0, -1].float()
-
-        return step
 
     def _embed(self, prompt: tuple[int, ...]) -> tuple[float, ...]:
         """Mean of the last hidden states over the prompt, to norm 1."""

@@ -15,6 +15,7 @@ import torch
 from testbed.models.runner.tokens import Tokenizer
 
 Finish = Literal["", "stop", "length"]
+Steps = Callable[[Any, int], torch.Tensor]  # (cache, token) to the next logits (vocabulary,) in float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,17 @@ def prefill(
         went_on()
         logits = model(part, cache=cache, use_cache=True, logits_to_keep=1).logits[0, -1]
     return logits.float()
+
+
+def steps_of(model: Any) -> Steps:
+    """Decode with any cache, a forward pass for each token."""
+
+    def step(cache: Any, token: int) -> torch.Tensor:
+        ids = torch.tensor([[token]], device=model.device)
+        logits: torch.Tensor = model(ids, cache=cache, use_cache=True).logits
+        return logits[0, -1].float()
+
+    return step
 
 
 def even_chunks(ids: torch.Tensor, chunk: int) -> tuple[torch.Tensor, ...]:

@@ -21,7 +21,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, get_layer_types_and_kwargs
 
 from testbed.core.errors import InvalidInput, Unsupported
-from testbed.models.runner.layer import Meter, SlidingSparseLayer
+from testbed.models.runner.fixed import Arena
+from testbed.models.runner.layer import SlidingSparseLayer
+from testbed.models.runner.meter import Meter
 from testbed.models.runner.policy import Policy
 from testbed.models.runner.rotary import DeferredRotary, check_rotation
 
@@ -32,10 +34,11 @@ TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 
 class SlidingSparseCache(Cache):
-    """One layer each; made for a model that is ``attached``."""
+    """One layer each; made for a model that is ``attached``. In an ``arena``, its rows never move (see ``graphs``)."""
 
-    def __init__(self, model: Any, policy: Policy | None = None) -> None:
+    def __init__(self, model: Any, policy: Policy | None = None, arena: Arena | None = None) -> None:
         self.policy = policy or Policy()
+        self.arena = arena
         self.meter = Meter()
         rotary = _decoder(model).rotary_emb
         if not isinstance(rotary, DeferredRotary):
@@ -44,8 +47,14 @@ class SlidingSparseCache(Cache):
             raise InvalidInput(
                 "host_blocks needs positions that do not change with the length (dynamic rope, longrope)"
             )
+        if arena is not None and not rotary.is_static:
+            raise InvalidInput("an arena needs positions that do not change with the length (dynamic rope, longrope)")
+        self._rotary = rotary
+        layers = _layers_of(model)
+        fixed = [None] * len(layers) if arena is None else arena.layers
         self.own = [
-            SlidingSparseLayer(self.policy, rotary, kind, local, self.meter) for kind, local in _layers_of(model)
+            SlidingSparseLayer(self.policy, rotary, kind, local, self.meter, rows)
+            for (kind, local), rows in zip(layers, fixed, strict=True)
         ]
         super().__init__(layers=list(self.own))
 
@@ -76,16 +85,53 @@ class SlidingSparseCache(Cache):
         seen = sum(layer.seen for layer in layers)
         return sum(layer.rows.n for layer in layers if layer.rows is not None) / seen if seen else 1.0
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the next token is only read and added, in every layer (only in an arena)."""
+        return all(layer.is_quiet for layer in self.own)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the arena holds this cache as it is, so that steps may follow which touch the device alone."""
+        return all(layer.is_settled for layer in self.own)
+
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Changes when anything moved that such a step reads or writes."""
+        return (self.arena.moves if self.arena else 0), self._rotary.moves
+
+    def settle(self) -> None:
+        """Make ready for such steps."""
+        assert self.arena is not None
+        for layer in self.own:
+            layer.settle()
+        self.arena.position.fill_(self.get_seq_length())
+
+    def count_one(self) -> None:
+        """One such step was taken."""
+        for layer in self.own:
+            layer.count_one()
+
     def fork(self) -> SlidingSparseCache:
         """A cache that continues from here on its own: a second question on one context."""
         other = object.__new__(SlidingSparseCache)
-        other.policy, other.meter = self.policy, Meter()
+        other.policy, other.meter, other.arena, other._rotary = self.policy, Meter(), None, self._rotary
         other.own = [layer.fork(other.meter) for layer in self.own]
         Cache.__init__(other, layers=list(other.own))
         return other
 
     def __deepcopy__(self, memo: Any) -> SlidingSparseCache:
         return self.fork()
+
+
+def arena_for(model: Any, policy: Policy) -> Arena:
+    """Rows that never move, for caches of this policy and one sequence at a time.
+
+    Raises
+    ------
+    InvalidInput : positions are renumbered, or rotated keys are not kept
+    """
+    return Arena(policy, [local for _, local in _layers_of(model)], model.device)
 
 
 def bytes_bound(model: Any, policy: Policy, chunk: int, *, batch: int = 1) -> int | None:

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from transformers.cache_utils import CacheLayerMixin
 
 from testbed.core.errors import InvalidInput
-from testbed.models.runner.dense import attention, visible
+from testbed.models.runner.dense import attention
+from testbed.models.runner.fixed import FixedRows
 from testbed.models.runner.host import HostTier
+from testbed.models.runner.meter import Meter
 from testbed.models.runner.policy import Policy
+from testbed.models.runner.pruning import Cut, cold_rows, cut, least_wanted, outside_window
 from testbed.models.runner.rotary import DeferredRotary, rotate
 from testbed.models.runner.rows import Part, Rows, in_order, joined
-from testbed.models.runner.scores import BlockScores, asked_for, attention_mass, block_weight, share_of_best, staying
-
-
-class Cut(NamedTuple):
-    """A decision: rows that stay, numbers of the blocks that go (their rows in the same order), and their scores."""
-
-    stay: torch.Tensor | slice
-    losers: list[int]
-    lost_rows: torch.Tensor | None
-    wanted: list[float]
-
-
-class Meter:
-    """Bytes of all layers of one cache, and the most there ever were at one time."""
-
-    def __init__(self) -> None:
-        self.now = 0
-        self.peak = 0
-
-    def change(self, by: int) -> None:
-        self.now += by
-        self.peak = max(self.peak, self.now)
+from testbed.models.runner.scores import BlockScores, asked_for, block_weight
 
 
 class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
@@ -53,13 +35,20 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     supports_early_init = False
 
     def __init__(
-        self, policy: Policy, rotary: DeferredRotary, layer_type: str | None, local: int | None, meter: Meter
+        self,
+        policy: Policy,
+        rotary: DeferredRotary,
+        layer_type: str | None,
+        local: int | None,
+        meter: Meter,
+        fixed: FixedRows | None = None,
     ) -> None:
         self.policy = policy
         self.local = local
         self._rotary = rotary
         self._layer_type = layer_type
         self._meter = meter
+        self._fixed = fixed
         self._clear()
 
     def _clear(self) -> None:
@@ -75,6 +64,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self._since_pruned = 0
         self._memo: torch.Tensor | None = None  # rotated keys of the first _memo_n rows
         self._memo_n = 0
+        self._heads = 0
         self._held = 0
 
     # -- what transformers calls ----------------------------------------------------------------------------------
@@ -106,6 +96,12 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     ) -> tuple[SlidingSparseLayer, SlidingSparseLayer]:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
+        if self._fixed is not None:
+            if self._fixed.is_stepping:
+                position = (kwargs or {})["position_ids"]
+                self._new = Part(key_states.transpose(1, 2), value_states.transpose(1, 2), position[0], position)
+                return self, self
+            self._fixed.is_settled = False
         t = key_states.shape[2]
         index = torch.arange(self.seen, self.seen + t, device=self.device)
         pos = (kwargs or {}).get("position_ids")
@@ -165,34 +161,39 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         """
         assert self._new is not None
         new, self._new = self._new, None
+        if self._fixed is not None and self._fixed.is_stepping:
+            angles = self._rotary.at(q, new.pos, self._layer_type, self._highest)
+            return self._fixed.step(q, new.k, new.v, scaling, *angles).transpose(1, 2).contiguous()
+        self._heads = q.shape[1]
         q = self._rotated_queries(q, new)
         out = self._decode(q, new, scaling, padding) if q.shape[2] == 1 else self._prefill(q, new, scaling, padding)
         return out.transpose(1, 2).contiguous()
 
     def _prefill(self, q: torch.Tensor, new: Part, scaling: float, padding: torch.Tensor | None) -> torch.Tensor:
         self._forget_memo()
-        back = self._recalled(q, scaling, self.policy.recall, q.shape[2])
+        numbers, _ = self._asked_for(q, scaling, self.policy.recall, q.shape[2])
+        back = self._back(numbers) if numbers else None
         old = [] if self._rows is None else [self._rows.live]
         part = joined([*old, new]) if back is None else in_order([*old, back, new])
-        k = self._rotated(part.k, self._positions(part)).transpose(1, 2)
-        passing = part.k.nbytes + part.v.nbytes + k.nbytes
-        self._meter.change(passing)
-        out = attention(q, k, part.v.transpose(1, 2), scaling, part.token, padding, self.local)
-        cut = self._cut(q, k, scaling, part.token, padding)
-        del k, old
-        self._store(part, cut)
+        with self._meter.passing(part.nbytes):  # the old rows are among them
+            k = self._rotated(part.k, self._positions(part)).transpose(1, 2)
+            with self._meter.passing(k.nbytes):
+                out = attention(q, k, part.v.transpose(1, 2), scaling, part.token, padding, self.local)
+                cut = self._cut(q, k, scaling, part.token, padding)
+            del k, old
+            self._set(None)
+            self._store(part, cut)
         self._queries, self._since_pruned = None, 0
-        self._meter.change(-passing)
         return out
 
     def _decode(self, q: torch.Tensor, new: Part, scaling: float, padding: torch.Tensor | None) -> torch.Tensor:
-        if self._since_pruned == 0 and len(self.host) and self.policy.decode_recall:
-            back = self._recalled(q, scaling, self.policy.decode_recall, 1)
-            if back is not None and self._rows is not None:
-                self._set(Rows(in_order([self._rows.live, back]), self.policy.block))
+        if self._since_pruned == 0 and self.policy.decode_recall:
+            self._exchange(q, scaling)
         if self._rows is None:
             self._set(Rows(new, self.policy.block))
         else:
+            if self._fixed is not None and self._rows.n >= self._fixed.capacity:
+                self._set(self._rows)
             self._rows.append(new)
         assert self._rows is not None
         part = self._rows.live
@@ -208,7 +209,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         part = self._rows.live
         if self.local is not None:
             if self._rows.n >= self.local + self.policy.block:
-                self._store(part, self._outside_window(self._rows.n))
+                self._store(part, outside_window(self._rows.n, self.local))
             return
         self._since_pruned += 1
         queries = [q] if self._queries is None else [self._queries, q]
@@ -244,7 +245,10 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         assert self._rows is not None
         n = self._rows.n
         if self._memo is None or self._memo.shape[1] < n:
-            memo = part.k.new_empty(part.k.shape[0], self._rows.capacity, *part.k.shape[2:])
+            if self._fixed is not None:
+                memo = self._fixed.memo
+            else:
+                memo = part.k.new_empty(part.k.shape[0], self._rows.capacity, *part.k.shape[2:])
             if self._memo is not None:
                 memo[:, : self._memo_n] = self._memo[:, : self._memo_n]
             self._memo = memo
@@ -264,46 +268,9 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self, q: torch.Tensor, k: torch.Tensor, scaling: float, index: torch.Tensor, padding: torch.Tensor | None
     ) -> Cut | None:
         """What goes after these queries; None when nothing does."""
-        n = index.shape[0]
         if self.local is not None:
-            return self._outside_window(n)
-        p = self.policy
-        cold = self._cold(n, self.seen)
-        if cold.stop == cold.start or p.is_lossless:
-            return None
-        first, n_blocks = cold.start, (cold.stop - cold.start) // p.block
-        q = q[:, :, -p.observe :]
-        # without padding only the last rows hide from some of these queries
-        masked = n if padding is not None else min(n, q.shape[2])
-        mask = visible(q.shape[2], masked, index[n - masked :], padding)
-        mass = attention_mass(q, k, scaling, mask, first, n_blocks, p.block)
-        blocks = index[cold][:: p.block] // p.block
-        self._scores.fold(blocks, share_of_best(mass, p.heads), p.decay)
-        score = self._scores.spread(blocks, p.spread)
-        gone = (~staying(score, self._scores.of(blocks), p)).nonzero().squeeze(1)
-        if not len(gone):
-            return None
-        within = torch.arange(p.block, device=index.device)
-        lost_rows = (first + gone[:, None] * p.block + within).flatten()
-        stays = torch.ones(n, dtype=torch.bool, device=index.device)
-        stays[lost_rows] = False
-        return Cut(stays.nonzero().squeeze(1), blocks[gone].tolist(), lost_rows, score[gone].tolist())
-
-    def _cold(self, n: int, seen: int) -> slice:
-        """Which of the first ``n`` rows were cold after ``seen`` tokens: neither sinks nor in the window.
-
-        Cold blocks are whole; in storage they follow the sinks, and the window follows them: where they begin and end
-        is known without looking at the rows.
-        """
-        p = self.policy
-        first = min(p.sink, seen)
-        edge = max((seen - p.window) // p.block * p.block, first)  # tokens from here on are in the window
-        return slice(first, first + max(0, n - first - (seen - edge)) // p.block * p.block)
-
-    def _outside_window(self, n: int) -> Cut | None:
-        """A layer with a window of its own: the next query sees the last ``local`` - 1 of these rows."""
-        assert self.local is not None
-        return Cut(slice(n - self.local + 1, None), [], None, []) if n >= self.local else None
+            return outside_window(index.shape[0], self.local)
+        return cut(self.policy, self._scores, q, k, scaling, index, padding, self.seen)
 
     def _store(self, part: Part, cut: Cut | None, *, is_copy_needed: bool = True) -> None:
         """Make what stays of ``part`` the rows of this layer."""
@@ -318,36 +285,108 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             self._scores.forget(torch.tensor(cut.losers, device=part.token.device))
         self._set(Rows(part, self.policy.block, cut.stay))
 
-    def _recalled(self, q: torch.Tensor, scaling: float, most: int, n_new: int) -> Part | None:
-        """The host blocks that these queries ask for, taken out of the host tier: as many as ``most`` with neighbours.
+    def _asked_for(self, q: torch.Tensor, scaling: float, most: int, n_new: int) -> tuple[list[int], list[int]]:
+        """The host blocks that these queries ask for, as many as ``most`` with neighbours; and the cold ones here.
 
-        The cold blocks that are here compete with them: what is beside one of those may be the other half of a fact.
+        Those that are here compete: what is beside one of them may be the other half of a fact.
         """
         p = self.policy
         if not len(self.host) or not most or self._rows is None:
-            return None
+            return [], []
         q = q[:, :, -p.observe :]
         weight, numbers = self.host.weight_of(q, scaling, self._rotated), self.host.blocks
-        here: list[int] = []
-        cold = self._cold(self._rows.n, self.seen - n_new)
-        if p.spread and cold.stop > cold.start:
-            part = self._rows.live.take(cold)
+        part = self._rows.live.take(cold_rows(p, self._rows.n, self.seen - n_new))
+        here: list[int] = (part.token[:: p.block] // p.block).tolist()
+        if p.spread and here:
             k = self._rotated(part.k, part.pos).transpose(1, 2)
             weight = torch.cat([weight, block_weight(q, k, scaling, p.block)], -1)
-            here = (part.token[:: p.block] // p.block).tolist()
-        back = sorted(asked_for(weight, numbers + here, set(here), p.spread)[: most * (1 + 2 * p.spread)])
-        self.recalled += back
-        return self.host.recall(back, self.device)
+            numbers = numbers + here
+        return asked_for(weight, numbers, set(here), p.spread)[: most * (1 + 2 * p.spread)], here
 
-    def _set(self, rows: Rows) -> None:
-        self._rows, self._memo, self._memo_n = rows, None, 0
+    def _back(self, numbers: list[int]) -> Part:
+        """Blocks out of the host tier."""
+        numbers = sorted(numbers)
+        self.recalled += numbers
+        return self.host.recall(numbers, self.device)
+
+    def _exchange(self, q: torch.Tensor, scaling: float) -> None:
+        """Bring back what a decoded token asks for; where the cap has no place for it, as many blocks go to the host.
+
+        Nothing else holds the rows down until the next pruning. First go those with the lowest score at the last one;
+        what is beside a block that comes back stays while there is another.
+        """
+        p = self.policy
+        asked, here = self._asked_for(q, scaling, p.decode_recall, 1)
+        asked = asked[: p.max_blocks]
+        if not asked or self._rows is None:
+            return
+        excess = 0 if p.max_blocks is None else max(0, len(here) + len(asked) - p.max_blocks)
+        leaving = least_wanted(self._scores, here, asked, p.spread)[:excess]
+        back = self._back(asked)
+        part = joined([self._rows.live, back])
+        if leaving:
+            wanted = self._scores.spread(torch.tensor(leaving, device=self.device), p.spread)
+            of_block = part.token // p.block
+            rows = torch.cat([(of_block == number).nonzero().squeeze(1) for number in leaving])
+            self.host.demote(leaving, part.take(rows), wanted.tolist())
+            self._scores.forget(torch.tensor(leaving, device=self.device))
+        with self._meter.passing(part.nbytes):
+            order = torch.argsort(part.token)
+            if leaving:
+                order = order[~torch.isin(part.token[order] // p.block, torch.tensor(leaving, device=self.device))]
+            self._set(Rows(part, p.block, order))
+
+    def _set(self, rows: Rows | None) -> None:
+        with self._meter.passing(0 if rows is None else rows.held_bytes):  # beside those that it replaces
+            if rows is not None and self._fixed is not None:
+                rows = self._fixed.take(rows)
+            self._rows, self._memo, self._memo_n = rows, None, 0
         self._measure()
 
     def _measure(self) -> None:
         held = 0 if self._rows is None else self._rows.held_bytes
         held += 0 if self._memo is None else self._memo.nbytes
+        held = held if self._fixed is None else self._fixed.held_bytes
         self._meter.change(held - self._held)
         self._held = held
+
+    # -- steps that nobody follows ---------------------------------------------------------------------------------
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the next token is only read and added: nothing is pruned or moved for it, and nothing comes back."""
+        if self._rows is None or self._fixed is None or self._rows.n + 1 > self._rows.capacity:
+            return False
+        p = self.policy
+        if self.local is not None:
+            return self._rows.n + 1 < self.local + p.block
+        may_recall = self._since_pruned == 0 and p.decode_recall and len(self.host)
+        return not may_recall and self._since_pruned + 1 < p.block
+
+    @property
+    def is_settled(self) -> bool:
+        return self._fixed is not None and self._fixed.is_settled
+
+    def settle(self) -> None:
+        """Put on the device all that a step needs which nobody follows."""
+        assert self._rows is not None and self._fixed is not None
+        k = self._memoised(self._rows.live)  # all rotated keys: a step rotates its own only
+        if self._queries is not None:
+            self._queries = self._queries.clone()  # it may be a view of what is written now
+        self._fixed.settle(self._rows.n, self.seen, self._queries, self._heads)
+        # a quiet step follows until a block is full
+        self._rotary.at(k, self._rows.live.pos[:, :1], self._layer_type, self.seen + self.policy.block)
+
+    def count_one(self) -> None:
+        """Follow one such step afterwards."""
+        assert self._rows is not None and self._fixed is not None
+        self._rows.count_one()
+        self._memo_n += 1
+        self.seen += 1
+        self._highest = max(self._highest, self.seen)
+        if self.local is None:
+            self._since_pruned += 1
+            self._queries = self._fixed.queries(min(self._since_pruned, self.policy.observe))
 
     # -- looking and copying --------------------------------------------------------------------------------------
 
@@ -370,7 +409,10 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         other.seen, other._highest, other._since_pruned = self.seen, self._highest, self._since_pruned
         other.recalled = list(self.recalled)
         other.host, other._scores = self.host.fork(), self._scores.fork()
-        other._queries = self._queries
+        if self._fixed is None:
+            other._queries = self._queries
+        elif self._queries is not None:
+            other._queries = self._queries.clone()
         if self._rows is not None:
-            other._set(self._rows.fork())
+            other._set(self._rows.fork() if self._fixed is None else self._rows.copied())
         return other

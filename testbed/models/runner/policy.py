@@ -55,7 +55,8 @@ class Policy:
     heads : how the scores of the heads become one: a block that *one* head needs is needed
     host_blocks : most demoted blocks per layer in host memory; 0 drops them for good
     recall : demoted blocks, with ``spread`` neighbours each, that a chunk's queries may bring back
-    decode_recall : the same for a decoded token, once per ``block`` tokens; they stay until the next pruning
+    decode_recall : the same for a decoded token, once per ``block`` tokens; where ``max_blocks`` are there already, as
+        many others go
     positions : ``absolute`` as trained; ``compact`` renumbers the kept rows: no distance then exceeds their number
     memo : keep rotated keys while decoding (half as much again as the kept rows) instead of rotating at every token
     """
@@ -104,13 +105,12 @@ class Policy:
     def rows_bound(self) -> int | None:
         """Most rows that one full-attention layer holds between two forward passes; None without ``max_blocks``.
 
-        Sinks, the capped blocks, the window, the part of a block that has only half left it, up to one block of
-        decoded tokens before the next pruning, and what decoding has brought back until then.
+        Sinks, the capped blocks, the window, the part of a block that has only half left it, and up to one block of
+        decoded tokens before the next pruning.
         """
         if self.max_blocks is None:
             return None
-        kept = self.sink + self.max_blocks * self.block + self.window
-        return kept + 2 * self.block - 1 + self.recalled_rows(self.decode_recall)
+        return self.sink + self.max_blocks * self.block + self.window + 2 * self.block - 1
 
     def transient_rows(self, chunk: int) -> int | None:
         """Most rows of the one layer that is at work during a prefill chunk; the other layers hold ``rows_bound``."""

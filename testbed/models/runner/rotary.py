@@ -40,6 +40,7 @@ class DeferredRotary(torch.nn.Module):
         self.is_static = not any("dynamic" in str(k) or k == "longrope" for k in names)
         self.by_layer_type = isinstance(kinds, dict)
         self._tables: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.moves = 0  # how often a table was made anew
 
     def forward(
         self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str | None = None, **_: Any
@@ -68,6 +69,7 @@ class DeferredRotary(torch.nn.Module):
             size = max(SMALLEST_TABLE, 1 << (size - 1).bit_length())
             cos, sin = self._angles(x, torch.arange(size, device=x.device)[None], layer_type)
             half = cos.shape[-1] // 2
+            self.moves += 1
             table = self._tables[key] = (cos[0, :, :half].contiguous(), sin[0, :, :half].contiguous())
         return table
 

@@ -19,6 +19,11 @@ class Part(NamedTuple):
     token: torch.Tensor
     pos: torch.Tensor
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of keys and values."""
+        return self.k.nbytes + self.v.nbytes
+
     def take(self, rows: torch.Tensor | slice) -> Part:
         return Part(self.k[:, rows], self.v[:, rows], self.token[rows], self.pos[:, rows])
 
@@ -70,7 +75,7 @@ class Rows:
     @property
     def held_bytes(self) -> int:
         """Bytes of keys and values that this buffer occupies, free rows included."""
-        return self._buffer.k.nbytes + self._buffer.v.nbytes
+        return self._buffer.nbytes
 
     def append(self, part: Part) -> None:
         """Add rows at the end; grows by ``slack`` when full."""
@@ -82,6 +87,22 @@ class Rows:
         for own, new, dim in zip(self._buffer, part, (1, 1, 0, 1), strict=True):
             own.narrow(dim, self.n, end - self.n).copy_(new)
         self.n = end
+
+    def count_one(self) -> None:
+        """A row was written behind the last one, by somebody who knows this buffer."""
+        self.n += 1
+
+    def moved_to(self, buffer: Part) -> Rows:
+        """The same rows at the front of a buffer of somebody else's."""
+        other = object.__new__(Rows)
+        other.n, other._slack, other._buffer, other._shared = self.n, self._slack, buffer, False
+        for own, old, dim in zip(buffer, self.live, (1, 1, 0, 1), strict=True):
+            own.narrow(dim, 0, self.n).copy_(old)
+        return other
+
+    def copied(self) -> Rows:
+        """The same rows in a buffer of their own."""
+        return Rows(self.live, self._slack)
 
     def select_batch(self, rows: torch.Tensor) -> Rows:
         """The same tokens for these sequences of the batch, in a buffer of its own."""

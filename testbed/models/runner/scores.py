@@ -80,6 +80,10 @@ class BlockScores:
     def __init__(self) -> None:
         self._scores = torch.empty(0)
 
+    @property
+    def device(self) -> torch.device:
+        return self._scores.device
+
     def fold(self, blocks: torch.Tensor, seen: torch.Tensor, decay: float) -> None:
         """Mix a new observation in; a block's first one counts whole."""
         self._reserve(int(blocks[-1]) + 1, seen.device)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from testbed.core.errors import Unavailable, Unsupported, unknown
+from testbed.core.errors import InvalidInput, Unavailable, Unsupported, unknown
 from testbed.models.runner.policy import Policy
+
+if TYPE_CHECKING:
+    from testbed.models.runner.fixed import Arena
+    from testbed.models.runner.generate import Steps
+    from testbed.models.runner.graphs import Capture
 
 Strategy = Literal["full", "sliding_sparse", "sliding", "offload", "quantized"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
+SPARSE = ("sliding_sparse", "sliding")  # those of kv.py
 
 
 class Usage(NamedTuple):
@@ -30,22 +36,33 @@ class Caches:
     ``full`` keeps every row. ``sliding_sparse`` follows ``policy``; ``sliding`` keeps its sinks and window alone.
     ``offload`` keeps every row in host memory and moves one layer at a time (needs a GPU). ``quantized`` keeps rows
     of full-attention layers in 8-bit floating point, with one scale a layer, frozen by the first chunk.
+
+    With ``capture`` (``graphs.cuda_graph``), decoded tokens are replayed steps. All caches then lie in one arena: one
+    sequence at a time, and a new cache takes the place of the one before.
     """
 
     model: Any
     strategy: str = "full"
     policy: Policy = field(default_factory=Policy)
+    capture: Capture | None = None
+    _arena: Arena | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
             raise unknown("kv cache strategy", self.strategy, STRATEGIES)
+        if self.capture is not None:
+            if self.strategy not in SPARSE:
+                raise InvalidInput(f"graphs need the strategy {' or '.join(SPARSE)}, not {self.strategy}")
+            from testbed.models.runner.kv import arena_for
+
+            object.__setattr__(self, "_arena", arena_for(self.model, self._policy))
         if self.strategy == "offload" and self.model.device.type != "cuda":
             raise Unavailable(f"strategy offload needs a GPU; the model is on device={self.model.device.type}")
 
     @contextmanager
     def ready(self) -> Iterator[None]:
         """The model as this strategy needs it, inside the with-block."""
-        if self.strategy not in ("sliding_sparse", "sliding"):
+        if self.strategy not in SPARSE:
             yield
             return
         from testbed.models.runner.kv import attached
@@ -59,13 +76,25 @@ class Caches:
 
         if self.strategy == "quantized":
             return _quantized(self.model)
-        if self.strategy in ("sliding_sparse", "sliding"):
+        if self.strategy in SPARSE:
             from testbed.models.runner.kv import SlidingSparseCache
 
-            is_sparse = self.strategy == "sliding_sparse"
-            policy = self.policy if is_sparse else replace(self.policy, max_blocks=0, host_blocks=0)
-            return SlidingSparseCache(self.model, policy)
+            return SlidingSparseCache(self.model, self._policy, self._arena)
         return DynamicCache(config=self.model.config, offloading=self.strategy == "offload")
+
+    def steps(self) -> Steps:
+        """How these caches are decoded with."""
+        if self.capture is None:
+            from testbed.models.runner.generate import steps_of
+
+            return steps_of(self.model)
+        from testbed.models.runner.graphs import GraphedSteps
+
+        return GraphedSteps(self.model, self.capture)
+
+    @property
+    def _policy(self) -> Policy:
+        return replace(self.policy, max_blocks=0, host_blocks=0) if self.strategy == "sliding" else self.policy
 
 
 def usage(cache: Any) -> Usage:

@@ -35,7 +35,7 @@ def plan(**knobs: Any) -> Plan:
         corpus=SimpleNamespace(name="ledger"),  # type: ignore[arg-type]
         ops=(),
         gold={1: GOLD},
-        arms=arms_of(variant, ("answer",)),
+        arms=tuple(arm for arm in arms_of(variant, ("answer",)) if arm.name in knobs.get("arms", (arm.name,))),
         layers=("answer",),
     )
 
@@ -91,6 +91,7 @@ def test_a_full_run_is_held_to_its_promise(tmp_path: Path) -> None:
         ({"level": 0.3}, "POLLUTION_LEVEL=0.3 is below 1"),
         ({"dataset": "elsewhere"}, "DATASET=elsewhere is not the scenario's own (ledger)"),
         ({"queries": 60}, "QUERIES=60 is below 400"),
+        ({"arms": ("clean", "faulty")}, "ARMS leaves out faulty-without:answer"),
     ],
 )
 def test_another_run_is_not_held_to_it_and_says_why(tmp_path: Path, knobs: dict[str, Any], why: str) -> None:

@@ -1,0 +1,231 @@
+"""Steps that are captured once and replayed, without a GPU: the trace of one step stands for the graph.
+
+A trace is what a CUDA graph is: the operations of one run on the tensors they ran on, and none of the Python around
+them. A number that Python put in, or a buffer that moved, is wrong in it as it is in a graph; a step that asks the
+device for a number cannot be traced at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from runner_families import FAMILIES, build, tokens
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from testbed.core.errors import InvalidInput, Unavailable
+from testbed.models.runner import generate
+from testbed.models.runner.dense import one_query
+from testbed.models.runner.graphs import GraphedSteps, cuda_graph
+from testbed.models.runner.kv import SlidingSparseCache, arena_for, attached
+from testbed.models.runner.policy import Policy
+
+EXACT = 1e-5
+POLICY = Policy(window=32, block=8, sink=8, threshold=0.1, max_blocks=6, observe=5)
+TWO_TIERS = replace(POLICY, host_blocks=100, recall=2, decode_recall=1)
+
+
+def traced(step: Callable[[], torch.Tensor], undo: Callable[[], None]) -> Callable[[], torch.Tensor]:
+    graph: Callable[[], torch.Tensor] = make_fx(step)()
+    undo()
+    return graph
+
+
+@pytest.fixture(scope="module")
+def model_of() -> Callable[[str], Any]:
+    models: dict[str, Any] = {}
+    return lambda family: models.setdefault(family, build(family))
+
+
+def said(model: Any, cache: Any, prompt: torch.Tensor, n: int, step: Callable[[Any, int], torch.Tensor]) -> Any:
+    """Logits (n, vocabulary) of the prompt's end and of n - 1 tokens, each the likeliest one."""
+    out = [generate.prefill(model, prompt, cache, 40)]
+    for _ in range(n - 1):
+        out.append(step(cache, int(out[-1].argmax())))
+    return torch.stack(out)
+
+
+def plain(model: Any) -> Callable[[Any, int], torch.Tensor]:
+    return lambda cache, token: model(torch.tensor([[token]]), cache=cache, use_cache=True).logits[0, -1]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("policy", [POLICY, TWO_TIERS], ids=["dropped", "two tiers"])
+def test_a_replayed_step_says_what_the_step_says(model_of: Any, family: str, policy: Policy) -> None:
+    model, n = model_of(family), 40
+    with attached(model):
+        expected_cache = SlidingSparseCache(model, policy)
+        expected = said(model, expected_cache, tokens(150), n, plain(model))
+        steps = GraphedSteps(model, traced)
+        cache = SlidingSparseCache(model, policy, arena_for(model, policy))
+        found = said(model, cache, tokens(150), n, steps)
+    assert float((found - expected).abs().max()) < EXACT
+    assert steps.captures == 1 and steps.replays > 20
+    assert cache.get_seq_length() == expected_cache.get_seq_length()
+    for ours, theirs in zip(cache.own, expected_cache.own, strict=True):
+        assert ours.rows.n == theirs.rows.n and ours.recalled == theirs.recalled
+        assert torch.equal(ours.rows.live.token, theirs.rows.live.token)
+        assert torch.equal(ours.rows.live.pos, theirs.rows.live.pos)
+        assert float((ours.rows.live.k - theirs.rows.live.k).abs().max()) < EXACT
+
+
+def test_one_capture_serves_one_cache_after_another_and_nothing_is_left_of_the_last(model_of: Any) -> None:
+    model = model_of("gemma3")
+    with attached(model):
+        arena, steps = arena_for(model, TWO_TIERS), GraphedSteps(model, traced)
+        for seed in (3, 4):
+            prompt = tokens(100 + seed, seed=seed)
+            expected = said(model, SlidingSparseCache(model, TWO_TIERS), prompt, 30, plain(model))
+            found = said(model, SlidingSparseCache(model, TWO_TIERS, arena), prompt, 30, steps)
+            assert float((found - expected).abs().max()) < EXACT
+    assert steps.captures == 1
+
+
+def test_a_prompt_may_follow_an_answer(model_of: Any) -> None:
+    model, out = model_of("llama"), []
+    with attached(model):
+        for steps, arena in ((plain(model), None), (GraphedSteps(model, traced), arena_for(model, TWO_TIERS))):
+            cache = SlidingSparseCache(model, TWO_TIERS, arena)
+            turns = [said(model, cache, tokens(n, seed=n), 21, steps) for n in (90, 30, 7)]
+            out.append(torch.cat(turns))
+    assert float((out[0] - out[1]).abs().max()) < EXACT
+
+
+@pytest.mark.parametrize("policy", [replace(POLICY, max_blocks=None), Policy(threshold=0.0, max_blocks=None, block=8)])
+def test_rows_that_nothing_bounds_move_and_the_step_is_captured_again(
+    model_of: Any, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.models.runner.fixed.GROWTH", 16)
+    model = model_of("llama")
+    policy = replace(policy, sink=8)
+    with attached(model):
+        expected = said(model, SlidingSparseCache(model, policy), tokens(60), 60, plain(model))
+        steps = GraphedSteps(model, traced)
+        found = said(model, SlidingSparseCache(model, policy, arena_for(model, policy)), tokens(60), 60, steps)
+    assert float((found - expected).abs().max()) < EXACT
+    assert steps.captures > 1
+
+
+def test_a_longer_table_of_angles_is_a_new_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testbed.models.runner.rotary.SMALLEST_TABLE", 64)
+    model = build("llama")
+    with attached(model):
+        expected = said(model, SlidingSparseCache(model, POLICY), tokens(50), 80, plain(model))
+        model.model.rotary_emb._tables.clear()  # attaching asks for far positions, to compare
+        steps = GraphedSteps(model, traced)
+        found = said(model, SlidingSparseCache(model, POLICY, arena_for(model, POLICY)), tokens(50), 80, steps)
+    assert float((found - expected).abs().max()) < EXACT
+    assert steps.captures >= 2
+
+
+def test_a_fork_does_not_see_what_its_origin_writes(model_of: Any) -> None:
+    model = model_of("llama")
+    with attached(model):
+        alone = SlidingSparseCache(model, TWO_TIERS)
+        expected = said(model, alone, tokens(100), 12, plain(model))
+        expected_later = plain(model)(alone, 7)
+        cache, steps = SlidingSparseCache(model, TWO_TIERS, arena_for(model, TWO_TIERS)), GraphedSteps(model, traced)
+        said(model, cache, tokens(100), 12, steps)
+        fork = cache.fork()
+        for token in range(20, 30):
+            steps(cache, token)
+        found = plain(model)(fork, 7)
+    assert fork.get_seq_length() == 100 + 12
+    assert float((found - expected_later).abs().max()) < EXACT
+    assert expected.shape[0] == 12
+
+
+def test_the_memory_of_an_arena_is_counted_and_bounded(model_of: Any) -> None:
+    model = model_of("gemma3")
+    with attached(model):
+        cache = SlidingSparseCache(model, TWO_TIERS, arena_for(model, TWO_TIERS))
+        said(model, cache, tokens(150), 30, GraphedSteps(model, traced))
+        held = sum(3 * layer._fixed.capacity for layer in cache.own) * 2 * 16 * 4  # heads, channels, bytes
+    assert cache.live_bytes <= cache.held_bytes == held <= cache.peak_bytes
+
+
+@pytest.mark.parametrize("change", [{"positions": "compact"}, {"memo": False}])
+def test_a_policy_whose_rotated_keys_are_not_kept_is_refused(model_of: Any, change: dict[str, Any]) -> None:
+    model = model_of("llama")
+    with pytest.raises(InvalidInput, match="never move"):
+        arena_for(model, replace(POLICY, **change))
+
+
+def test_angles_that_depend_on_the_length_and_batches_are_refused(model_of: Any) -> None:
+    dynamic, model = build("llama-dynamic"), model_of("llama")
+    with attached(dynamic), pytest.raises(InvalidInput, match="an arena needs positions"):
+        SlidingSparseCache(dynamic, POLICY, arena_for(dynamic, POLICY))
+    with attached(model), pytest.raises(InvalidInput, match="not a batch of 2"):
+        cache = SlidingSparseCache(model, POLICY, arena_for(model, POLICY))
+        model(tokens(20, batch=2), cache=cache, use_cache=True)
+
+
+def test_what_stands_for_a_graph_here_refuses_and_repeats_as_one_would() -> None:
+    """Else the tests above would show nothing."""
+    count, at = torch.zeros(1, dtype=torch.long), [0]
+
+    def asks() -> torch.Tensor:
+        return torch.zeros(int(count.sum()) + 1)
+
+    def remembers() -> torch.Tensor:
+        at[0] += 1
+        return count.add_(1) * 0 + at[0]
+
+    with pytest.raises(RuntimeError, match="tracing tensor"):
+        traced(asks, lambda: None)
+    graph = traced(remembers, lambda: count.zero_() and None)
+    assert [int(graph()) for _ in range(3)] == [1, 1, 1] and int(count) == 3 and at == [1]
+
+
+@pytest.mark.parametrize("n", [1, 31, 64, 96])
+@pytest.mark.parametrize("heads", [(4, 2), (6, 1)])
+def test_rows_in_parts_weigh_what_they_weigh_together(n: int, heads: tuple[int, int]) -> None:
+    draw = torch.Generator().manual_seed(n)
+    q, k, v = (
+        torch.randn(2, count, rows, d, generator=draw)
+        for count, rows, d in ((heads[0], 1, 8), (heads[1], n, 8), (heads[1], n, 5))
+    )
+    mask = (torch.arange(n) <= n // 2)[None, None, None]
+    together, parts = (one_query(q, k, v, 0.3, mask, split=split) for split in (False, True))
+    assert torch.allclose(together, parts, atol=1e-6)
+
+
+def test_without_a_gpu_there_is_no_graph() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(Unavailable, match="need a GPU"):
+        cuda_graph(lambda: torch.zeros(1), lambda: None)
+
+
+def test_a_capture_warms_up_and_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of calls, on a stand-in for torch's graphs: the kernels themselves were not run."""
+    state, ran = torch.zeros(1), []
+
+    def step() -> torch.Tensor:
+        ran.append("step")
+        return state.add_(1)
+
+    def undo() -> None:
+        ran.append("undo")
+        state.zero_()
+
+    class Graph:
+        def replay(self) -> None:
+            state.add_(1)
+
+    stream = SimpleNamespace(wait_stream=lambda _: ran.append("wait"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", lambda *_, **__: nullcontext())
+    replay = cuda_graph(step, undo)
+    assert ran == ["wait", *["step", "undo"] * 3, "wait", "step", "undo"]
+    assert int(state) == 0
+    assert [int(replay()) for _ in range(2)] == [1, 2]
