@@ -50,7 +50,7 @@ class FixedRows:
         if part.k.shape[0] != 1:
             raise InvalidInput(f"rows that never move are for one sequence at a time, not a batch of {part.k.shape[0]}")
         if self._buffer is None or rows.n >= self.capacity:
-            self._make(part, rows.n + GROWTH if self._room is None else self._room)
+            self._make(part, self._room if self._room and rows.n < self._room else rows.n + GROWTH)
         assert self._buffer is not None
         return rows.moved_to(self._buffer)
 
@@ -116,16 +116,18 @@ class FixedRows:
 class Arena:
     """The fixed rows of all layers of one model, for one sequence at a time; a next one takes the last one's place.
 
-    ``position`` (1, 1) is the next token's, on the device.
+    ``windows`` are those that layers have of their own. ``position`` (1, 1) is the next token's, on the device.
     """
 
-    def __init__(self, policy: Policy, locals_: list[int | None], device: torch.device) -> None:
+    def __init__(
+        self, policy: Policy, windows: list[int | None], device: torch.device, *, room: int | None = None
+    ) -> None:
         if policy.positions != "absolute" or not policy.memo:
             raise InvalidInput("rows that never move need positions='absolute' and memo=True")
-        bound = policy.rows_bound()
+        most = room if policy.max_blocks is None else policy.rows_bound()
         self.layers = [
-            FixedRows(bound, policy.observe, None) if local is None else FixedRows(local + policy.block, 0, local)
-            for local in locals_
+            FixedRows(most, policy.observe, None) if local is None else FixedRows(local + policy.block, 0, local)
+            for local in windows
         ]
         self.position = torch.zeros(1, 1, dtype=torch.long, device=device)
 

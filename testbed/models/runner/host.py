@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 import torch
 
+from testbed.models.runner.copies import Copies, SideStream
 from testbed.models.runner.rows import Part
 from testbed.models.runner.scores import block_weight
 
@@ -17,11 +18,10 @@ Rotate = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 class HostTier:
     """At most ``limit`` blocks of one layer. The least wanted one goes when there is no room.
 
-    On a GPU, memory is pinned and every copy, both ways, is on one side stream: copies are ordered among themselves,
-    so a slot is never written before the copy that reads it has ended. Nothing on the CPU reads the slots there.
+    On a GPU memory is pinned and copied beside the computing (``copies``, a ``SideStream`` unless told otherwise).
     """
 
-    def __init__(self, limit: int, block: int) -> None:
+    def __init__(self, limit: int, block: int, copies: Copies | None = None) -> None:
         self._limit = limit
         self._block = block
         self._slot: dict[int, int] = {}  # block number -> slot
@@ -30,7 +30,7 @@ class HostTier:
         self._k: torch.Tensor | None = None
         self._v: torch.Tensor | None = None
         self._pos: dict[int, torch.Tensor] = {}
-        self._copies: torch.cuda.Stream | None = None
+        self.copies = copies
 
     def __len__(self) -> int:
         return len(self._slot)
@@ -43,6 +43,11 @@ class HostTier:
     @property
     def held_bytes(self) -> int:
         return 0 if self._k is None or self._v is None else self._k.nbytes + self._v.nbytes
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the slots in use."""
+        return self.held_bytes // self._k.shape[0] * len(self._slot) if self._k is not None else 0
 
     def demote(self, numbers: list[int], part: Part, wanted: list[float]) -> list[int]:
         """Take blocks whose rows follow one another in ``part``; the numbers that were dropped to make room."""
@@ -86,23 +91,21 @@ class HostTier:
     def fork(self) -> HostTier:
         other = HostTier(self._limit, self._block)
         other._slot, other._wanted, other._pos = dict(self._slot), dict(self._wanted), dict(self._pos)
-        other._free, other._copies = list(self._free), self._copies
-        if self._copies is not None:
-            self._copies.synchronize()  # the CPU reads the slots here
-        other._k = None if self._k is None else _grown(self._k.shape[0], self._k[0], self._k.is_pinned(), self._k)
-        other._v = None if self._v is None else _grown(self._v.shape[0], self._v[0], self._v.is_pinned(), self._v)
+        other._free, other.copies = list(self._free), self.copies
+        if self.copies is not None:
+            self.copies.finish()
+        other._k = None if self._k is None else self._grown(self._k.shape[0], self._k[0], self._k)
+        other._v = None if self._v is None else self._grown(self._v.shape[0], self._v[0], self._v)
         return other
 
     def _fetch(self, pool: torch.Tensor | None, numbers: list[int], device: torch.device) -> torch.Tensor:
         assert pool is not None
         slots = [self._slot[n] for n in numbers]
-        if self._copies is None:  # one gather: a copy per block costs more than the copying
+        if self.copies is None:  # one gather: a copy per block costs more than the copying
             return pool[slots].transpose(0, 1).flatten(1, 2).to(device)
-        with self._on_copies():
+        with self.copies.reading():
             rows = torch.cat([pool[slot].to(device, non_blocking=True) for slot in slots], 1)
-        current = torch.cuda.current_stream(device)
-        current.wait_stream(self._copies)
-        rows.record_stream(current)
+        self.copies.handed_over(rows)
         return rows
 
     def _positions(self, numbers: list[int]) -> torch.Tensor:
@@ -112,13 +115,9 @@ class HostTier:
         self._make_room(part)
         assert self._k is not None and self._v is not None
         slot = self._free.pop()
-        if self._copies is not None:
-            self._copies.wait_stream(torch.cuda.current_stream(part.k.device))
-        with self._on_copies():
-            for pool, rows in ((self._k, part.k), (self._v, part.v)):
+        for pool, rows in ((self._k, part.k), (self._v, part.v)):
+            with nullcontext() if self.copies is None else self.copies.writing(rows):
                 pool[slot].copy_(rows, non_blocking=True)
-                if self._copies is not None:
-                    rows.record_stream(self._copies)
         self._slot[number] = slot
         self._pos[number] = part.pos.clone()
 
@@ -128,27 +127,22 @@ class HostTier:
             return
         have = 0 if self._k is None else self._k.shape[0]
         size = min(max(8, 2 * have), self._limit + 1)
-        pin = part.k.is_cuda
-        if pin and self._copies is None:
-            self._copies = torch.cuda.Stream(part.k.device)  # type: ignore[no-untyped-call]
-        if pin and self._k is not None:
-            assert self._copies is not None
-            self._copies.synchronize()  # the CPU reads the old slots here
-        self._k = _grown(size, part.k, pin, self._k)
-        self._v = _grown(size, part.v, pin, self._v)
+        if self.copies is None and part.k.is_cuda:
+            self.copies = SideStream(part.k.device)
+        if self.copies is not None and self._k is not None:
+            self.copies.finish()
+        self._k = self._grown(size, part.k, self._k)
+        self._v = self._grown(size, part.v, self._v)
         self._free = list(range(size - 1, have - 1, -1))
 
     def _forget(self, number: int) -> None:
         self._free.append(self._slot.pop(number))
         del self._wanted[number], self._pos[number]
 
-    def _on_copies(self) -> AbstractContextManager[object]:
-        return nullcontext() if self._copies is None else torch.cuda.stream(self._copies)
-
-
-def _grown(size: int, like: torch.Tensor, pin: bool, old: torch.Tensor | None) -> torch.Tensor:
-    """A pool of ``size`` slots in host memory, its first ones filled from ``old``."""
-    new = torch.empty(size, *like.shape, dtype=like.dtype, pin_memory=pin)
-    if old is not None:
-        new[: old.shape[0]] = old
-    return new
+    def _grown(self, size: int, like: torch.Tensor, old: torch.Tensor | None) -> torch.Tensor:
+        """A pool of ``size`` slots in host memory, its first ones filled from ``old``."""
+        pins = self.copies is not None and self.copies.pins
+        new = torch.empty(size, *like.shape, dtype=like.dtype, pin_memory=pins)
+        if old is not None:
+            new[: old.shape[0]] = old
+        return new

@@ -124,14 +124,16 @@ class SlidingSparseCache(Cache):
         return self.fork()
 
 
-def arena_for(model: Any, policy: Policy) -> Arena:
+def arena_for(model: Any, policy: Policy, *, room: int | None = None) -> Arena:
     """Rows that never move, for caches of this policy and one sequence at a time.
+
+    ``room`` is the most rows of a layer that ``policy`` does not bound; without it, they grow and then do move.
 
     Raises
     ------
     InvalidInput : positions are renumbered, or rotated keys are not kept
     """
-    return Arena(policy, [local for _, local in _layers_of(model)], model.device)
+    return Arena(policy, [local for _, local in _layers_of(model)], model.device, room=room)
 
 
 def bytes_bound(model: Any, policy: Policy, chunk: int, *, batch: int = 1) -> int | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from runner_families import build, tokens
 from testbed.core.errors import InvalidInput, Unavailable
 from testbed.models.runner import __main__ as server_main
 from testbed.models.runner import dense, generate, strategies, weights
+from testbed.models.runner.copies import SideStream
 from testbed.models.runner.dense import attention
 from testbed.models.runner.host import HostTier
 from testbed.models.runner.metrics import Metrics
@@ -242,6 +246,95 @@ def test_the_host_tier_drops_the_least_wanted_block_and_returns_the_rest_bit_for
     expected = blocks.take(torch.tensor([0, 1, 2, 3, 8, 9, 10, 11]))
     assert all(torch.equal(a, b) for a, b in zip(back, expected, strict=True))
     assert len(tier) == 0
+
+
+class Told:
+    """Copies that are done at once, and written down: what a stream beside the computing would be asked for."""
+
+    pins = False
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    @contextmanager
+    def writing(self, rows: torch.Tensor) -> Iterator[None]:
+        yield
+        self.log.append(f"write {rows.shape[1]}")
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        self.log.append("read")
+        yield
+
+    def handed_over(self, rows: torch.Tensor) -> None:
+        self.log.append(f"use {rows.shape[1]}")
+
+    def finish(self) -> None:
+        self.log.append("finish")
+
+
+def test_copies_beside_the_computing_give_the_same_rows_and_are_awaited_where_they_must_be() -> None:
+    told, rows = Told(), part(0, 16 * 12)
+    plain, beside = HostTier(20, 16), HostTier(20, 16, told)
+    for tier in (plain, beside):
+        tier.demote(list(range(8)), rows.take(slice(0, 128)), [1.0] * 8)
+    assert told.log == ["write 16", "write 16"] * 8
+    told.log.clear()
+    for tier in (plain, beside):  # no free slot: the CPU moves the old ones
+        tier.demote([8], rows.take(slice(128, 144)), [1.0])
+    assert told.log == ["finish", "write 16", "write 16"]
+    told.log.clear()
+    both = [tier.recall([1, 5, 8], torch.device("cpu")) for tier in (plain, beside)]
+    assert all(torch.equal(a, b) for a, b in zip(*both, strict=True))
+    assert told.log == ["read", "use 48"] * 2  # keys, values
+    told.log.clear()
+    forks = [tier.fork() for tier in (plain, beside)]
+    assert told.log == ["finish"]
+    read = [tier.read([0, 7], torch.device("cpu")) for tier in forks]
+    assert all(torch.equal(a, b) for a, b in zip(*read, strict=True))
+
+
+def test_a_stream_for_copies_waits_for_what_it_copies_and_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of calls, on a stand-in for torch's streams: on a GPU they were not run."""
+    log: list[str] = []
+
+    class Stream:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def wait_stream(self, other: Stream) -> None:
+            log.append(f"{self.name} waits for {other.name}")
+
+        def synchronize(self) -> None:
+            log.append(f"the CPU waits for {self.name}")
+
+    @contextmanager
+    def on(stream: Stream) -> Iterator[None]:
+        log.append(f"on {stream.name}")
+        yield
+        log.append("off")
+
+    computing = Stream("computing")
+    monkeypatch.setattr(torch.cuda, "Stream", lambda _: Stream("copies"))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: computing)
+    monkeypatch.setattr(torch.cuda, "stream", on)
+    rows = SimpleNamespace(record_stream=lambda stream: log.append(f"rows are kept for {stream.name}"))
+    side = SideStream(torch.device("cuda"))
+    with side.writing(rows):  # type: ignore[arg-type]
+        log.append("write")
+    with side.reading():
+        log.append("read")
+    side.handed_over(rows)  # type: ignore[arg-type]
+    side.finish()
+    assert log == [
+        *("copies waits for computing", "on copies", "write", "off", "rows are kept for copies"),
+        *("on copies", "read", "off", "computing waits for copies"),
+        "rows are kept for computing",
+        "the CPU waits for copies",
+    ]
+    with SideStream(torch.device("cuda"), aside=False).reading():
+        pass
+    assert log[-1] == "computing waits for computing"
 
 
 def test_a_slot_of_the_host_tier_is_used_again() -> None:
