@@ -19,12 +19,18 @@ from runner_families import FAMILIES, build, tokens
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from testbed.core.errors import InvalidInput, Unavailable
-from testbed.models.runner import generate
+from testbed.models.runner import __main__ as server_main
+from testbed.models.runner import generate, weights
+from testbed.models.runner.adapters import Adapter, LowRank
 from testbed.models.runner.dense import one_query
+from testbed.models.runner.engine import Engine
 from testbed.models.runner.graphs import GraphedSteps, cuda_graph
 from testbed.models.runner.kv import SlidingSparseCache, arena_for, attached
+from testbed.models.runner.local import LocalModel
 from testbed.models.runner.policy import Policy
+from testbed.models.runner.strategies import Caches
 
+pytestmark = pytest.mark.models
 EXACT = 1e-5
 POLICY = Policy(window=32, block=8, sink=8, threshold=0.1, max_blocks=6, observe=5)
 TWO_TIERS = replace(POLICY, host_blocks=100, recall=2, decode_recall=1)
@@ -229,3 +235,57 @@ def test_a_capture_warms_up_and_leaves_everything_as_it_was(monkeypatch: pytest.
     assert ran == ["wait", *["step", "undo"] * 3, "wait", "step", "undo"]
     assert int(state) == 0
     assert [int(replay()) for _ in range(2)] == [1, 2]
+
+
+def test_an_engine_answers_with_replayed_steps_as_without_and_an_adapter_is_no_part_of_a_capture() -> None:
+    tiny = weights.load("tiny")
+    policy = Policy(window=32, block=8, sink=8, max_blocks=4, host_blocks=50, decode_recall=1)
+    low = LowRank(torch.ones(2, 64), torch.ones(32, 2) * 0.3, 1.0)
+    asked = [("the first of two questions " * 5, ""), ("another one", "polite"), ("another one", ""), ("third", "")]
+    texts = []
+    for capture in (None, traced):
+        engine = Engine(tiny, strategy="sliding_sparse", policy=policy, capture=capture)
+        engine.add_adapter(Adapter.of("polite", {"model.layers.0.self_attn.v_proj": low}))
+        local = LocalModel(engine)
+        said_now = []
+        for prompt, local.adapter in asked:
+            said_now.append(local.complete(prompt, max_tokens=24).text)
+        texts.append(said_now)
+        steps = engine._steps
+        local.close()
+    assert texts[0] == texts[1] and texts[0][1] != texts[0][2]
+    assert isinstance(steps, GraphedSteps) and steps.captures == 1 and 0 < steps.replays < 3 * 24
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "why"),
+    [
+        (["--kv-cache-strategy", "sliding_sparse"], 3, "needs a GPU; --device is cpu"),
+        (["--kv-cache-strategy", "quantized"], 2, "needs --kv-cache-strategy sliding_sparse or sliding"),
+    ],
+)
+def test_graphs_that_cannot_be_are_refused_before_a_model_is_loaded(
+    argv: list[str], code: int, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert server_main.main([*argv, "--cuda-graphs", "on", "--model", "tiny", "--port", "0"]) == code
+    error = capsys.readouterr().err
+    assert why in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "graphed"),
+    [
+        (["--device", "cuda", "--kv-cache-strategy", "sliding"], True),
+        (["--device", "cuda:1", "--kv-cache-strategy", "sliding_sparse", "--cuda-graphs", "on"], True),
+        (["--device", "cuda", "--kv-cache-strategy", "sliding_sparse", "--cuda-graphs", "off"], False),
+        (["--device", "cuda"], False),
+        (["--kv-cache-strategy", "sliding_sparse"], False),
+    ],
+)
+def test_graphs_are_on_where_a_gpu_has_a_sliding_strategy(argv: list[str], graphed: bool) -> None:
+    assert server_main._is_graphed(server_main._parser().parse_args(argv)) is graphed
+
+
+def test_a_strategy_whose_rows_move_has_no_graphs(model_of: Any) -> None:
+    with pytest.raises(InvalidInput, match="graphs need the strategy sliding_sparse or sliding, not full"):
+        Caches(model_of("llama"), "full", capture=traced)
