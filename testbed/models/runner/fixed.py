@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from weakref import ref
 
 import torch
 
@@ -34,6 +35,7 @@ class FixedRows:
         self._observe = observe
         self._local = local
         self._buffer: Part | None = None
+        self._owner: ref[object] | None = None
 
     @property
     def capacity(self) -> int:
@@ -43,6 +45,23 @@ class FixedRows:
     def held_bytes(self) -> int:
         """Keys, values and rotated keys, free rows included."""
         return 0 if self._buffer is None else self._buffer.nbytes + self.memo.nbytes
+
+    def claim(self, owner: object, *, is_new: bool) -> None:
+        """A new cache takes the place of the one before; that one must not be used again.
+
+        Raises
+        ------
+        InvalidInput : another one has taken it since
+        """
+        if is_new:
+            self._owner = ref(owner)
+        elif self._owner is None or self._owner() is not owner:
+            raise InvalidInput("another cache lies in this arena by now; fork a cache to keep it")
+        self.is_settled = False
+
+    def is_settled_for(self, owner: object) -> bool:
+        """Whether the buffers say what this owner holds."""
+        return self.is_settled and self._owner is not None and self._owner() is owner
 
     def take(self, rows: Rows) -> Rows:
         """The same rows, in these buffers."""

@@ -101,7 +101,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
                 position = (kwargs or {})["position_ids"]
                 self._new = Part(key_states.transpose(1, 2), value_states.transpose(1, 2), position[0], position)
                 return self, self
-            self._fixed.is_settled = False
+            self._fixed.claim(self, is_new=self._rows is None)
         t = key_states.shape[2]
         index = torch.arange(self.seen, self.seen + t, device=self.device)
         pos = (kwargs or {}).get("position_ids")
@@ -365,11 +365,12 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     @property
     def is_settled(self) -> bool:
-        return self._fixed is not None and self._fixed.is_settled
+        return self._fixed is not None and self._fixed.is_settled_for(self)
 
     def settle(self) -> None:
         """Put on the device all that a step needs which nobody follows."""
         assert self._rows is not None and self._fixed is not None
+        self._fixed.claim(self, is_new=False)
         k = self._memoised(self._rows.live)  # all rotated keys: a step rotates its own only
         if self._queries is not None:
             self._queries = self._queries.clone()  # it may be a view of what is written now

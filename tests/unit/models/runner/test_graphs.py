@@ -92,6 +92,24 @@ def test_one_capture_serves_one_cache_after_another_and_nothing_is_left_of_the_l
     assert steps.captures == 1
 
 
+def test_a_cache_whose_place_was_taken_is_refused_and_its_fork_is_not(model_of: Any) -> None:
+    model, ids = model_of("llama"), tokens(60)
+    with attached(model):
+        arena, steps = arena_for(model, POLICY), GraphedSteps(model, traced)
+        old = SlidingSparseCache(model, POLICY, arena)
+        said(model, old, ids, 5, steps)
+        fork = old.fork()
+        expected = plain(model)(old.fork(), 9)
+        new = SlidingSparseCache(model, POLICY, arena)
+        found = said(model, new, ids, 5, steps)
+        for use in (lambda: steps(old, 9), lambda: generate.prefill(model, ids, old, 40)):
+            with pytest.raises(InvalidInput, match="another cache lies in this arena"):
+                use()
+        assert torch.equal(plain(model)(fork, 9), expected)
+        again = said(model, SlidingSparseCache(model, POLICY), ids, 6, plain(model))
+        assert float((steps(new, int(found[-1].argmax())) - again[-1]).abs().max()) < EXACT
+
+
 def test_a_prompt_may_follow_an_answer(model_of: Any) -> None:
     model, out = model_of("llama"), []
     with attached(model):
