@@ -16,7 +16,7 @@ from testbed.models.runner.policy import Policy
 from testbed.models.runner.pruning import Cut, cold_rows, cut, least_wanted, outside_window
 from testbed.models.runner.rotary import DeferredRotary, rotate
 from testbed.models.runner.rows import Part, Rows, in_order, joined
-from testbed.models.runner.scores import BlockScores, asked_for, block_weight
+from testbed.models.runner.scores import BlockScores, Wanted, block_weight
 
 
 class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
@@ -171,8 +171,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def _prefill(self, q: torch.Tensor, new: Part, scaling: float, padding: torch.Tensor | None) -> torch.Tensor:
         self._forget_memo()
-        numbers, _ = self._asked_for(q, scaling, self.policy.recall, q.shape[2])
-        back = self._back(numbers) if numbers else None
+        back = self._recalled(q, scaling)
         old = [] if self._rows is None else [self._rows.live]
         part = joined([*old, new]) if back is None else in_order([*old, back, new])
         with self._meter.passing(part.nbytes):  # the old rows are among them
@@ -187,7 +186,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         return out
 
     def _decode(self, q: torch.Tensor, new: Part, scaling: float, padding: torch.Tensor | None) -> torch.Tensor:
-        if self._since_pruned == 0 and self.policy.decode_recall:
+        if self._since_pruned == 0:
             self._exchange(q, scaling)
         if self._rows is None:
             self._set(Rows(new, self.policy.block))
@@ -285,23 +284,29 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             self._scores.forget(torch.tensor(cut.losers, device=part.token.device))
         self._set(Rows(part, self.policy.block, cut.stay))
 
-    def _asked_for(self, q: torch.Tensor, scaling: float, most: int, n_new: int) -> tuple[list[int], list[int]]:
-        """The host blocks that these queries ask for, as many as ``most`` with neighbours; and the cold ones here.
+    def _wanted(self, q: torch.Tensor, scaling: float, n_new: int) -> tuple[Wanted, list[int]] | None:
+        """How much these queries want each block of the host tier and each cold one here; and which are here.
 
-        Those that are here compete: what is beside one of them may be the other half of a fact.
+        None without a host tier. Those that are here compete: what is beside one may be the other half of a fact.
         """
         p = self.policy
-        if not len(self.host) or not most or self._rows is None:
-            return [], []
+        if not len(self.host) or self._rows is None:
+            return None
         q = q[:, :, -p.observe :]
         weight, numbers = self.host.weight_of(q, scaling, self._rotated), self.host.blocks
         part = self._rows.live.take(cold_rows(p, self._rows.n, self.seen - n_new))
         here: list[int] = (part.token[:: p.block] // p.block).tolist()
-        if p.spread and here:
+        if here:
             k = self._rotated(part.k, part.pos).transpose(1, 2)
             weight = torch.cat([weight, block_weight(q, k, scaling, p.block)], -1)
-            numbers = numbers + here
-        return asked_for(weight, numbers, set(here), p.spread)[: most * (1 + 2 * p.spread)], here
+        return Wanted(weight, numbers + here, p.spread), here
+
+    def _recalled(self, q: torch.Tensor, scaling: float) -> Part | None:
+        """The host blocks that a chunk's queries ask for, taken out of the host tier."""
+        found = self._wanted(q, scaling, q.shape[2]) if self.policy.recall else None
+        if found is None:
+            return None
+        return self._back(found[0].first(self.host.blocks)[: self.policy.recall_at_once(self.policy.recall)])
 
     def _back(self, numbers: list[int]) -> Part:
         """Blocks out of the host tier."""
@@ -312,29 +317,32 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     def _exchange(self, q: torch.Tensor, scaling: float) -> None:
         """Bring back what a decoded token asks for; where the cap has no place for it, as many blocks go to the host.
 
-        Nothing else holds the rows down until the next pruning. First go those with the lowest score at the last one;
-        what is beside a block that comes back stays while there is another.
+        Nothing else holds the rows down until the next pruning. Those go first that had the lowest score at the last
+        one, and only for blocks that this token wants more.
         """
         p = self.policy
-        asked, here = self._asked_for(q, scaling, p.decode_recall, 1)
-        asked = asked[: p.max_blocks]
-        if not asked or self._rows is None:
+        found = self._wanted(q, scaling, 1) if p.decode_recall else None
+        if found is None or self._rows is None:
             return
-        excess = 0 if p.max_blocks is None else max(0, len(here) + len(asked) - p.max_blocks)
-        leaving = least_wanted(self._scores, here, asked, p.spread)[:excess]
-        back = self._back(asked)
-        part = joined([self._rows.live, back])
+        wanted, here = found
+        asked = wanted.first(self.host.blocks)[: p.recall_at_once(p.decode_recall)]
+        free = len(asked) if p.max_blocks is None else max(0, p.max_blocks - len(here))
+        pairs = zip(asked[free:], least_wanted(self._scores, here, p.spread), strict=False)
+        leaving = [goes for comes, goes in pairs if wanted.of(comes) > wanted.of(goes)]
+        asked = asked[: free + len(leaving)]
+        if not asked:
+            return
+        part = joined([self._rows.live, self._back(asked)])
+        gone = torch.tensor(leaving, device=self.device, dtype=torch.long)
+        of_block = part.token // p.block
         if leaving:
-            wanted = self._scores.spread(torch.tensor(leaving, device=self.device), p.spread)
-            of_block = part.token // p.block
+            score = self._scores.spread(gone, p.spread).tolist()
             rows = torch.cat([(of_block == number).nonzero().squeeze(1) for number in leaving])
-            self.host.demote(leaving, part.take(rows), wanted.tolist())
-            self._scores.forget(torch.tensor(leaving, device=self.device))
+            self.host.demote(leaving, part.take(rows), score)
+            self._scores.forget(gone)
         with self._meter.passing(part.nbytes):
             order = torch.argsort(part.token)
-            if leaving:
-                order = order[~torch.isin(part.token[order] // p.block, torch.tensor(leaving, device=self.device))]
-            self._set(Rows(part, p.block, order))
+            self._set(Rows(part, p.block, order[~torch.isin(of_block[order], gone)]))
 
     def _set(self, rows: Rows | None) -> None:
         with self._meter.passing(0 if rows is None else rows.held_bytes):  # beside those that it replaces

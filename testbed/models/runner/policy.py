@@ -55,8 +55,8 @@ class Policy:
     heads : how the scores of the heads become one: a block that *one* head needs is needed
     host_blocks : most demoted blocks per layer in host memory; 0 drops them for good
     recall : demoted blocks, with ``spread`` neighbours each, that a chunk's queries may bring back
-    decode_recall : the same for a decoded token, once per ``block`` tokens; where ``max_blocks`` are there already, as
-        many others go
+    decode_recall : the same for a decoded token, once per ``block`` tokens; where ``max_blocks`` are there already,
+        only in exchange for others that the token wants less
     positions : ``absolute`` as trained; ``compact`` renumbers the kept rows: no distance then exceeds their number
     memo : keep rotated keys while decoding (half as much again as the kept rows) instead of rotating at every token
     """
@@ -98,9 +98,9 @@ class Policy:
         """True when nothing can ever be dropped."""
         return self.threshold == 0 and self.max_blocks is None
 
-    def recalled_rows(self, blocks: int) -> int:
-        """Most rows that a recall of so many blocks brings back, neighbours included."""
-        return min(self.host_blocks, blocks * (1 + 2 * self.spread)) * self.block
+    def recall_at_once(self, blocks: int) -> int:
+        """Most blocks that a recall of so many brings back, neighbours included."""
+        return min(self.host_blocks, blocks * (1 + 2 * self.spread))
 
     def rows_bound(self) -> int | None:
         """Most rows that one full-attention layer holds between two forward passes; None without ``max_blocks``.
@@ -115,7 +115,7 @@ class Policy:
     def transient_rows(self, chunk: int) -> int | None:
         """Most rows of the one layer that is at work during a prefill chunk; the other layers hold ``rows_bound``."""
         bound = self.rows_bound()
-        return None if bound is None else bound + self.recalled_rows(self.recall) + chunk
+        return None if bound is None else bound + self.recall_at_once(self.recall) * self.block + chunk
 
     def _at_least(self, name: str, least: float) -> None:
         value = getattr(self, name)

@@ -73,12 +73,11 @@ def outside_window(n: int, local: int) -> Cut | None:
     return Cut(slice(n - local + 1, None), [], None, []) if n >= local else None
 
 
-def least_wanted(scores: BlockScores, blocks: list[int], asked: list[int], reach: int) -> list[int]:
-    """``blocks`` in the order in which they may go: as ``staying`` would cut them; neighbours of ``asked`` last."""
+def least_wanted(scores: BlockScores, blocks: list[int], reach: int) -> list[int]:
+    """``blocks`` in the order in which they may go: as ``staying`` would cut them."""
     if not blocks:
         return []
     at = torch.tensor(blocks, device=scores.device)
     score, own = scores.spread(at, reach).tolist(), scores.of(at).nan_to_num(0.0).tolist()
-    beside = [any(abs(number - other) <= reach for other in asked) for number in blocks]
-    ranked = sorted(zip(beside, score, own, [-number for number in blocks], blocks, strict=True))
-    return [number for *_, number in ranked]
+    ranked = sorted(zip(score, own, [-number for number in blocks], strict=True))
+    return [-number for *_, number in ranked]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch.nn import functional
 
@@ -46,21 +48,26 @@ def block_weight(q: torch.Tensor, k: torch.Tensor, scaling: float, block: int) -
     return logits.reshape(*logits.shape[:-1], -1, block).logsumexp(-1)
 
 
-def asked_for(weight: torch.Tensor, blocks: list[int], elsewhere: set[int], reach: int) -> list[int]:
-    """The blocks that queries ask for, most wanted first; none of those ``elsewhere``.
+class Wanted:
+    """How much queries ask for each block, whatever tier it is in.
 
     A block is wanted as much as the best of it and its ``reach`` neighbours on each side, wherever these are: a fact
-    that straddles a border may have one half in another tier. Its own share decides between equals, then its age.
+    that straddles a border may have one half in another tier.
 
     ``weight`` (batch, kv_heads, group, w, blocks) as ``block_weight`` gives it, for ``blocks`` by their numbers.
     """
-    share = weight.softmax(-1).mean(3).amax((0, 1, 2))
-    own: dict[int, float] = dict(zip(blocks, share.tolist(), strict=True))
 
-    def wanted(number: int) -> float:
-        return max(own.get(number + d, 0.0) for d in range(-reach, reach + 1))
+    def __init__(self, weight: torch.Tensor, blocks: list[int], reach: int) -> None:
+        share = weight.softmax(-1).mean(3).amax((0, 1, 2))
+        self._own: dict[int, float] = dict(zip(blocks, share.tolist(), strict=True))
+        self._reach = reach
 
-    return sorted(own.keys() - elsewhere, key=lambda number: (-wanted(number), -own[number], number))
+    def of(self, number: int) -> float:
+        return max(self._own.get(number + d, 0.0) for d in range(-self._reach, self._reach + 1))
+
+    def first(self, numbers: Iterable[int]) -> list[int]:
+        """These blocks, most wanted first; a block's own share decides between equals, then its age."""
+        return sorted(numbers, key=lambda number: (-self.of(number), -self._own[number], number))
 
 
 def share_of_best(mass: torch.Tensor, heads: str) -> torch.Tensor:

@@ -24,7 +24,7 @@ from testbed.models.runner.metrics import Metrics
 from testbed.models.runner.policy import Policy, served_decode_recall, threshold_from_environment
 from testbed.models.runner.rotary import rotate
 from testbed.models.runner.rows import Part, Rows, joined
-from testbed.models.runner.scores import BlockScores, asked_for, attention_mass, share_of_best, staying
+from testbed.models.runner.scores import BlockScores, Wanted, attention_mass, share_of_best, staying
 
 pytestmark = pytest.mark.models
 
@@ -168,15 +168,16 @@ def test_scores_decay_and_spread_to_their_neighbours_by_number() -> None:
 def test_a_block_is_asked_for_as_much_as_its_best_neighbour_in_any_tier() -> None:
     """Block 4 is in the other tier, and what is beside it comes first, however little of it is asked for itself."""
     weight = torch.tensor([0.5, 0.05, 0.1, 0.15, 0.2]).log().reshape(1, 1, 1, 1, 5)
-    assert asked_for(weight, [4, 5, 9, 12, 15], {4}, 1) == [5, 15, 12, 9]
-    assert asked_for(weight, [4, 5, 9, 12, 15], {4}, 0) == [15, 12, 9, 5]
-    assert asked_for(weight, [4, 5, 9, 10, 15], set(), 1) == [4, 5, 15, 10, 9]
+    assert Wanted(weight, [4, 5, 9, 12, 15], 1).first([5, 9, 12, 15]) == [5, 15, 12, 9]
+    assert Wanted(weight, [4, 5, 9, 12, 15], 0).first([5, 9, 12, 15]) == [15, 12, 9, 5]
+    assert Wanted(weight, [4, 5, 9, 10, 15], 1).first([4, 5, 9, 10, 15]) == [4, 5, 15, 10, 9]
+    assert Wanted(weight, [4, 5, 9, 10, 15], 1).of(10) == pytest.approx(0.15)
 
 
 def test_what_one_head_asks_for_is_asked_for() -> None:
     one, other = torch.tensor([0.9, 0.1, 1e-9]), torch.tensor([1e-9, 0.4, 0.6])
     weight = torch.stack([one, other]).log().reshape(1, 1, 2, 1, 3)
-    assert asked_for(weight, [0, 3, 6], set(), 1) == [0, 6, 3]
+    assert Wanted(weight, [0, 3, 6], 1).first([0, 3, 6]) == [0, 6, 3]
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.floats(0, 1), st.integers(0, 30))
