@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from testbed.models.runner import compiling
 from testbed.models.runner.compiling import CompileWatch, Report, cause_of, counting, render
 
 pytestmark = pytest.mark.models
@@ -68,15 +71,77 @@ def test_a_watched_graph_is_called_as_it_was_and_counted() -> None:
     assert calls == {"0/1": 3}
 
 
-def test_what_a_watch_changes_it_puts_back() -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_watch_changes_it_puts_back(fails: bool) -> None:
     import logging
 
+    from torch._dynamo import eval_frame, utils
+
     log = logging.getLogger("torch._dynamo.guards.__recompiles")
-    before = (log.level, log.propagate, list(log.handlers))
-    with CompileWatch() as watch:
-        pass
-    assert (log.level, log.propagate, list(log.handlers)) == before
+
+    def state() -> list[Any]:
+        kept = utils._compilation_metrics.maxlen
+        return [log.level, log.propagate, [*log.handlers], eval_frame._stance, eval_frame._callback_from_stance, kept]
+
+    before = state()
+    with contextlib.suppress(KeyboardInterrupt), CompileWatch() as watch:
+        assert all(now != then for now, then in zip(state()[2:], before[2:], strict=True))
+        if fails:
+            raise KeyboardInterrupt
+    assert state() == before
     assert watch.report().graphs == () and watch.report().recompiles == {}
+
+
+def watched_calls(within: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext) -> list[Any]:
+    """A function called with 4, 4, 8, then 4 more under ``within``, then 8: the graphs and their calls."""
+    torch._dynamo.reset()
+    step = torch.compile(lambda x: x.sin() + 1, backend="eager")
+    with CompileWatch(generates_code=False) as watch:
+        for size in (4, 4, 8):
+            step(torch.zeros(size))
+        with within():
+            assert [float(step(torch.zeros(4))[0]) for _ in range(4)] == [1.0] * 4
+        step(torch.zeros(8))
+    return [(g.name, g.cause, g.calls) for g in watch.report().graphs]
+
+
+def test_counts_are_the_same_where_the_private_functions_of_torch_are_other_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from torch._dynamo import eval_frame
+
+    expected = [("0/0", "first", 2), ("0/1", "shape", 6)]
+    assert watched_calls() == expected
+    resolve, asked = eval_frame._callback_from_stance, []
+
+    def other(*given: Any) -> Any:
+        asked.extend(given)
+        return resolve(*given)
+
+    monkeypatch.setattr(eval_frame, "_callback_from_stance", other)
+    monkeypatch.setattr(compiling, "_uncovered", lambda compiled: compiled)
+    assert watched_calls() == expected
+    assert len([callback for callback in asked if callable(callback)]) == 8, "it was left alone"
+
+
+def test_a_forced_backend_is_resolved_once_and_not_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every call it would take longer than a small step."""
+    from torch._dynamo import eval_frame
+
+    resolve, asked = eval_frame._callback_from_stance, []
+
+    def listening(callback: Any) -> Any:
+        asked.append(callback)
+        return resolve(callback)
+
+    monkeypatch.setattr(eval_frame, "_callback_from_stance", listening)
+    watched_calls()
+    assert len([callback for callback in asked if callable(callback)]) == 1
+
+
+def test_another_stance_within_a_watch_is_obeyed() -> None:
+    eager = watched_calls(lambda: torch.compiler.set_stance("force_eager"))
+    assert eager == [("0/0", "first", 2), ("0/1", "shape", 2)]
 
 
 @pytest.mark.parametrize(
