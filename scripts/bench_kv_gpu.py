@@ -181,33 +181,54 @@ def overlap(model: Any, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             "dropped_s": _prefilled(model, replace(sparse, host_blocks=0), ids, None, args)[0],
             "beside_s": _prefilled(model, sparse, ids, True, args)[0],
         }
-        found["between_s"], moved = _prefilled(model, sparse, ids, False, args)
-        found["copies_s"] = _copied(model, moved)
+        found["between_s"], copies = _prefilled(model, sparse, ids, False, args)
+        found["copies_s"] = _copied(model, copies)
         hidden = (found["between_s"] - found["beside_s"]) / found["copies_s"]
         told = {key: round(value, 5) for key, value in found.items()}
-        yield {"tokens": n, **told, "moved_bytes": moved, "hidden_share_of_copies": round(hidden, 3)}
+        yield {"tokens": n, **told, "moved_bytes": sum(copies), "hidden_share_of_copies": round(hidden, 3)}
 
 
 def _prefilled(
     model: Any, policy: Policy, ids: torch.Tensor, aside: bool | None, args: argparse.Namespace
-) -> tuple[float, int]:
-    """Seconds, the best of ``--repeat``, and bytes that went to host memory and are there."""
-    best, moved = float("inf"), 0
+) -> tuple[float, list[int]]:
+    """Seconds, the best of ``--repeat``, and the bytes of each copy, either way."""
+    took, copied = [], []
     with attached(model):
         for _ in range(args.repeat + 1):  # the first one warms up
-            cache = SlidingSparseCache(model, policy)
-            for layer in cache.own if aside is not None else []:
-                layer.host.copies = SideStream(model.device, aside=aside)
-            took_s, _ = _timed(model, lambda cache=cache: generate.prefill(model, ids, cache, args.chunk))
-            best, moved = min(best, took_s), sum(layer.host.live_bytes for layer in cache.own)
-    return best, moved
+            copies = None if aside is None else Counted(model.device, aside=aside)
+            cache = SlidingSparseCache(model, policy, copies=copies)
+            took.append(_timed(model, lambda cache=cache: generate.prefill(model, ids, cache, args.chunk))[0])
+            copied = copies.bytes if copies else []
+    return min(took[1:]), copied
 
 
-def _copied(model: Any, n_bytes: int) -> float:
-    """Seconds to copy so many bytes to pinned memory, in pieces of a block."""
-    there = torch.empty(max(1, n_bytes), dtype=torch.uint8, device=model.device)
+class Counted(SideStream):
+    """Notes how much is copied."""
+
+    def __init__(self, device: torch.device, *, aside: bool) -> None:
+        super().__init__(device, aside=aside)
+        self.bytes: list[int] = []
+
+    def writing(self, rows: torch.Tensor) -> Any:
+        self.bytes.append(rows.nbytes)
+        return super().writing(rows)
+
+    def handed_over(self, rows: torch.Tensor) -> None:
+        self.bytes.append(rows.nbytes)
+        super().handed_over(rows)
+
+
+def _copied(model: Any, sizes: list[int]) -> float:
+    """Seconds of copies of these sizes to pinned memory and nothing else (from it takes as long)."""
+    there = torch.empty(max(sizes), dtype=torch.uint8, device=model.device)
     here = torch.empty(there.shape, dtype=torch.uint8, pin_memory=True)
-    return _timed(model, lambda: here.copy_(there, non_blocking=True))[0]
+
+    def copy() -> torch.Tensor:
+        for size in sizes:
+            here[:size].copy_(there[:size], non_blocking=True)
+        return here
+
+    return _timed(model, copy)[0]
 
 
 # -- the device ------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from math import nan
 from typing import Any, NamedTuple
 
-from testbed.core.scenario import Expect, arms_of
+from testbed.core.scenario import Expect, Scenario, arms_of
 from testbed.diagnose import shares, versions
 from testbed.diagnose.expectations import BYPASSED
 from testbed.diagnose.judge import INVARIANTS, ArmJudgement, RunJudgement, judge_arm, judge_run, plain
@@ -28,6 +28,7 @@ from testbed.metrics.grounding import ANSWER_CONTAINMENT, LEXICAL_GROUNDING
 from testbed.metrics.serving import layer_of
 from testbed.record.folder import RunReader
 from testbed.run.plan import Plan
+from testbed.run.settings import Settings
 
 # Raise a number when the same evidence gives another value: runs judged by different ones are not comparable.
 VERSIONS = {
@@ -143,29 +144,33 @@ def _expectation(plan: Plan, run: RunJudgement) -> dict[str, Any]:
     """What the variant promises, whether this run is held to it, and what is not as promised.
 
     A clean stack must violate nothing in any run; the rest is promised for full pollution of the scenario's own data.
+    Where arms are left out, those that were played are still judged by what the promise says of them.
     """
-    why_not = _why_not_held(plan)
-    held = not why_not
-    failures = [text for text in run.failures if held or text.startswith("clean: violates")]
-    return {**asdict(plan.variant.expect), "applies": held, "why_not": why_not, "failures": failures}
+    why_not = _why_not_full(plan.settings, plan.scenario)
+    played = {arm.name for arm in plan.arms}
+    left_out = sorted(_promised_arms(plan) - played) if plan.settings.arms else []
+    unplayed = tuple(f"{arm.name}: " for arm in arms_of(plan.variant, plan.layers) if arm.name not in played)
+    failures = [
+        text
+        for text in run.failures
+        if not text.startswith(unplayed) and (not why_not or text.startswith("clean: violates"))
+    ]
+    why_not = why_not or (f"--arms leaves out {', '.join(left_out)}" if left_out else "")
+    return {**asdict(plan.variant.expect), "applies": not why_not, "why_not": why_not, "failures": failures}
 
 
-def _why_not_held(plan: Plan) -> str:
-    settings, scenario = plan.settings, plan.scenario
+def _why_not_full(settings: Settings, scenario: Scenario) -> str:
     if settings.level < FULL_LEVEL:
         return f"POLLUTION_LEVEL={settings.level:g} is below {FULL_LEVEL:g}"
     if settings.dataset not in ("", scenario.dataset):
         return f"DATASET={settings.dataset} is not the scenario's own ({scenario.dataset})"
     if settings.queries < FULL_STREAM:
         return f"QUERIES={settings.queries} is below {FULL_STREAM}"
-    left_out = _promised_arms(plan) - {arm.name for arm in plan.arms}
-    if settings.arms and left_out:
-        return f"ARMS leaves out {', '.join(sorted(left_out))}"
     return ""
 
 
 def _promised_arms(plan: Plan) -> set[str]:
-    """The arms that the promise speaks of."""
-    cured = {f"faulty+{fix}" for fix in plan.variant.expect.cured_by}
-    standard = {arm.name for arm in arms_of(plan.variant, plan.layers)}
-    return {"clean", "faulty", *cured} | {name for name in standard if name.startswith(BYPASSED)}
+    """The arms without which a promise is not shown: those of other layers only show who else is not to blame."""
+    expect = plan.variant.expect
+    blamed = {f"{BYPASSED}{expect.blame}"} if expect.blame else set()
+    return {"clean", "faulty", *(f"faulty+{fix}" for fix in expect.cured_by), *blamed}

@@ -175,7 +175,8 @@ def expectation(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     elif expect["applies"]:
         yield "expected", f"{promise}: so it is"
     else:
-        yield "expected", f"this run is not held to it, because {expect['why_not']}; the clean arm violates nothing"
+        clean = "; the clean arm violates nothing" if "clean" in summary["arms"] else ""
+        yield "expected", f"this run is not held to it, because {expect['why_not']}{clean}"
 
 
 def _title(summary: Mapping[str, Any], console: Console) -> None:

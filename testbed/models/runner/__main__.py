@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         "--cuda-graphs",
         default="auto",
         choices=["auto", "on", "off"],
-        help="replay decoded tokens as one launch each; auto: on a GPU, with a sliding strategy",
+        help="replay decoded tokens as one launch each; auto: on a GPU, with a sliding strategy, if the model can",
     )
     p.add_argument("--prefix-cache-mib", type=int, default=0, help="memory for KV blocks shared by requests; 0 is off")
     p.add_argument(
@@ -104,6 +104,7 @@ def _serve(args: argparse.Namespace) -> int:
         "policy": policy,
         "prefix_cache": prefix,
         "capture": cuda_graph if is_graphed else None,
+        "must_capture": args.cuda_graphs == "on",
     }
     engine = Engine(loaded, max_queue=args.max_queue, chunk=args.prefill_chunk, **settings)
     for name, folder in folders:

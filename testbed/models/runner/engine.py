@@ -80,6 +80,7 @@ class Engine:
         prefix_cache: prefix.Prefixes | None = None,
         metrics: Metrics | None = None,
         capture: Capture | None = None,
+        must_capture: bool = False,
     ) -> None:
         if prefix_cache is not None and strategy != "full":
             raise InvalidInput(f"a prefix cache needs the strategy full, not {strategy!r}: a pruned block is no prefix")
@@ -87,7 +88,7 @@ class Engine:
         self.metrics = metrics or Metrics()
         self.prefix = prefix_cache
         self.adapters: dict[str, Adapter] = {}
-        self._caches = strategies.Caches(loaded.model, strategy, policy or Policy(), capture)
+        self._caches = strategies.Caches(loaded.model, strategy, policy or Policy(), capture, must_capture)
         self._steps = self._caches.steps()
         self._chunk = chunk
         self._jobs: queue.Queue[Job | None] = queue.Queue(maxsize=max_queue)

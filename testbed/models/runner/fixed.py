@@ -17,6 +17,11 @@ from testbed.models.runner.rows import Part, Rows
 GROWTH = 1024  # rows that an unbounded layer gets more than it needs
 
 
+def rounded(room: int) -> int:
+    """Rows that are made where so many are needed: parts of equal length, for ``one_query``."""
+    return -(-room // SPLITS) * SPLITS
+
+
 class FixedRows:
     """The buffers of one layer. Where the next row goes is a number on the device: no step looks different to the host.
 
@@ -35,6 +40,7 @@ class FixedRows:
         self._observe = observe
         self._local = local
         self._buffer: Part | None = None
+        self._queries: torch.Tensor | None = None
         self._owner: ref[object] | None = None
 
     @property
@@ -44,7 +50,9 @@ class FixedRows:
     @property
     def held_bytes(self) -> int:
         """Keys, values and rotated keys, free rows included."""
-        return 0 if self._buffer is None else self._buffer.nbytes + self.memo.nbytes
+        if self._buffer is None:
+            return 0
+        return self._buffer.nbytes + self.memo.nbytes + (0 if self._queries is None else self._queries.nbytes)
 
     def claim(self, owner: object, *, is_new: bool) -> None:
         """A new cache takes the place of the one before; that one must not be used again.
@@ -55,37 +63,36 @@ class FixedRows:
         """
         if is_new:
             self._owner = ref(owner)
-        elif self._owner is None or self._owner() is not owner:
+        elif not self.is_owned_by(owner):
             raise InvalidInput("another cache lies in this arena by now; fork a cache to keep it")
         self.is_settled = False
 
-    def is_settled_for(self, owner: object) -> bool:
-        """Whether the buffers say what this owner holds."""
-        return self.is_settled and self._owner is not None and self._owner() is owner
+    def is_owned_by(self, owner: object) -> bool:
+        return self._owner is not None and self._owner() is owner
 
-    def take(self, rows: Rows) -> Rows:
-        """The same rows, in these buffers."""
+    def take(self, rows: Rows, *, more: int = 0) -> Rows:
+        """The same rows, in these buffers, with room for ``more`` after them."""
         part = rows.live
         if part.k.shape[0] != 1:
             raise InvalidInput(f"rows that never move are for one sequence at a time, not a batch of {part.k.shape[0]}")
-        if self._buffer is None or rows.n >= self.capacity:
-            self._make(part, self._room if self._room and rows.n < self._room else rows.n + GROWTH)
+        needed = rows.n + more
+        if self._buffer is None or needed > self.capacity:
+            self._make(part, self._room if self._room and needed <= self._room else needed + GROWTH)
         assert self._buffer is not None
         return rows.moved_to(self._buffer)
 
     def _make(self, like: Part, room: int) -> None:
-        room = -(-room // SPLITS) * SPLITS
-        # zeros, not whatever was there: a row that is masked weighs 0, and 0 times NaN is NaN
+        room = rounded(room)
         self._buffer = Part(
-            like.k.new_zeros(1, room, *like.k.shape[2:]),
-            like.v.new_zeros(1, room, *like.v.shape[2:]),
-            like.token.new_zeros(room),
-            like.pos.new_zeros(1, room),
+            like.k.new_empty(1, room, *like.k.shape[2:]),
+            like.v.new_empty(1, room, *like.v.shape[2:]),
+            like.token.new_empty(room),
+            like.pos.new_empty(1, room),
         )
-        self.memo = torch.zeros_like(self._buffer.k)
+        self.memo = torch.empty_like(self._buffer.k)
         self._column = torch.arange(room, device=like.k.device)
         self._next = self._column.new_zeros(1)
-        self._queries: torch.Tensor | None = None
+        self._queries = None
         self.moves += 1
 
     def settle(self, n: int, seen: int, queries: torch.Tensor | None, heads: int) -> None:
@@ -95,6 +102,9 @@ class FixedRows:
         """
         assert self._buffer is not None
         self._next.fill_(n)
+        # not what an earlier cache left: a row that is masked weighs 0, and 0 times NaN is NaN
+        self._buffer.v[:, n:] = 0
+        self.memo[:, n:] = 0
         to_come = torch.arange(seen, seen + self.capacity - n, device=self._next.device)
         self._buffer.token[n:] = to_come
         self._buffer.pos[:, n:] = to_come
@@ -143,6 +153,8 @@ class Arena:
     ) -> None:
         if policy.positions != "absolute" or not policy.memo:
             raise InvalidInput("rows that never move need positions='absolute' and memo=True")
+        self.policy = policy
+        self.windows = windows
         most = room if policy.max_blocks is None else policy.rows_bound()
         self.layers = [
             FixedRows(most, policy.observe, None) if local is None else FixedRows(local + policy.block, 0, local)

@@ -7,18 +7,18 @@ from contextlib import nullcontext
 
 import torch
 
-from testbed.models.runner.copies import Copies, SideStream
+from testbed.models.runner.copies import Copies
 from testbed.models.runner.rows import Part
 from testbed.models.runner.scores import block_weight
 
-SCORED_AT_ONCE = 64  # blocks: bounds the logits that exist at one time
+SCORED_AT_ONCE = 1024  # rows: bounds the keys and logits that exist at one time
 Rotate = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class HostTier:
     """At most ``limit`` blocks of one layer. The least wanted one goes when there is no room.
 
-    On a GPU memory is pinned and copied beside the computing (``copies``, a ``SideStream`` unless told otherwise).
+    ``copies`` between it and a GPU are asynchronous, from and to pinned memory; None where there is no GPU.
     """
 
     def __init__(self, limit: int, block: int, copies: Copies | None = None) -> None:
@@ -44,11 +44,6 @@ class HostTier:
     def held_bytes(self) -> int:
         return 0 if self._k is None or self._v is None else self._k.nbytes + self._v.nbytes
 
-    @property
-    def live_bytes(self) -> int:
-        """Bytes of the slots in use."""
-        return self.held_bytes // self._k.shape[0] * len(self._slot) if self._k is not None else 0
-
     def demote(self, numbers: list[int], part: Part, wanted: list[float]) -> list[int]:
         """Take blocks whose rows follow one another in ``part``; the numbers that were dropped to make room."""
         dropped: list[int] = []
@@ -62,6 +57,17 @@ class HostTier:
                 dropped.append(loser)
         return dropped
 
+    @property
+    def _at_once(self) -> int:
+        return max(1, SCORED_AT_ONCE // self._block)
+
+    @property
+    def scoring_bytes(self) -> int:
+        """Bytes on the device while ``weight_of`` works: the keys of a few blocks, as they came and rotated."""
+        if self._k is None:
+            return 0
+        return 2 * self._k.nbytes // self._k.shape[0] * min(len(self._slot), self._at_once)
+
     def weight_of(self, q: torch.Tensor, scaling: float, rotated: Rotate) -> torch.Tensor:
         """``block_weight`` of every block that is held, ascending.
 
@@ -69,8 +75,8 @@ class HostTier:
         """
         numbers = self.blocks
         found = []
-        for at in range(0, len(numbers), SCORED_AT_ONCE):
-            group = numbers[at : at + SCORED_AT_ONCE]
+        for at in range(0, len(numbers), self._at_once):
+            group = numbers[at : at + self._at_once]
             k = rotated(self._fetch(self._k, group, q.device), self._positions(group)).transpose(1, 2)
             found.append(block_weight(q, k, scaling, self._block))
         return torch.cat(found, -1)
@@ -127,8 +133,6 @@ class HostTier:
             return
         have = 0 if self._k is None else self._k.shape[0]
         size = min(max(8, 2 * have), self._limit + 1)
-        if self.copies is None and part.k.is_cuda:
-            self.copies = SideStream(part.k.device)
         if self.copies is not None and self._k is not None:
             self.copies.finish()
         self._k = self._grown(size, part.k, self._k)

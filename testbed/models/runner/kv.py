@@ -21,7 +21,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, get_layer_types_and_kwargs
 
 from testbed.core.errors import InvalidInput, Unsupported
-from testbed.models.runner.fixed import Arena
+from testbed.models.runner.copies import Copies, SideStream
+from testbed.models.runner.fixed import Arena, rounded
+from testbed.models.runner.host import SCORED_AT_ONCE
 from testbed.models.runner.layer import SlidingSparseLayer
 from testbed.models.runner.meter import Meter
 from testbed.models.runner.policy import Policy
@@ -36,9 +38,13 @@ TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 class SlidingSparseCache(Cache):
     """One layer each; made for a model that is ``attached``. In an ``arena``, its rows never move (see ``graphs``)."""
 
-    def __init__(self, model: Any, policy: Policy | None = None, arena: Arena | None = None) -> None:
+    def __init__(
+        self, model: Any, policy: Policy | None = None, arena: Arena | None = None, copies: Copies | None = None
+    ) -> None:
         self.policy = policy or Policy()
         self.arena = arena
+        if copies is None and self.policy.host_blocks and model.device.type == "cuda":
+            copies = SideStream(model.device)
         self.meter = Meter()
         rotary = _decoder(model).rotary_emb
         if not isinstance(rotary, DeferredRotary):
@@ -51,9 +57,11 @@ class SlidingSparseCache(Cache):
             raise InvalidInput("an arena needs positions that do not change with the length (dynamic rope, longrope)")
         self._rotary = rotary
         layers = _layers_of(model)
+        if arena is not None and (arena.policy, arena.windows) != (self.policy, [local for _, local in layers]):
+            raise InvalidInput("an arena serves caches of the policy and the model that it was made for")
         fixed = [None] * len(layers) if arena is None else arena.layers
         self.own = [
-            SlidingSparseLayer(self.policy, rotary, kind, local, self.meter, rows)
+            SlidingSparseLayer(self.policy, rotary, kind, local, self.meter, rows, copies)
             for (kind, local), rows in zip(layers, fixed, strict=True)
         ]
         super().__init__(layers=list(self.own))
@@ -96,9 +104,10 @@ class SlidingSparseCache(Cache):
         return all(layer.is_settled for layer in self.own)
 
     @property
-    def addresses(self) -> tuple[int, int]:
-        """Changes when anything moved that such a step reads or writes."""
-        return (self.arena.moves if self.arena else 0), self._rotary.moves
+    def addresses(self) -> tuple[object, ...]:
+        """Another one, when such a step has to read or write elsewhere: what it reads lives as long as this does."""
+        assert self.arena is not None
+        return self.arena, self._rotary, self.arena.moves, self._rotary.moves
 
     def settle(self) -> None:
         """Make ready for such steps."""
@@ -127,7 +136,8 @@ class SlidingSparseCache(Cache):
 def arena_for(model: Any, policy: Policy, *, room: int | None = None) -> Arena:
     """Rows that never move, for caches of this policy and one sequence at a time.
 
-    ``room`` is the most rows of a layer that ``policy`` does not bound; without it, they grow and then do move.
+    ``room`` is the most rows of a layer that ``policy`` does not bound; without it, they grow and then do move. If its
+    caches are used under ``torch.inference_mode``, then always.
 
     Raises
     ------
@@ -136,23 +146,31 @@ def arena_for(model: Any, policy: Policy, *, room: int | None = None) -> Arena:
     return Arena(policy, [local for _, local in _layers_of(model)], model.device, room=room)
 
 
-def bytes_bound(model: Any, policy: Policy, chunk: int, *, batch: int = 1) -> int | None:
+def bytes_bound(model: Any, policy: Policy, chunk: int, *, batch: int = 1, is_in_arena: bool = False) -> int | None:
     """Most bytes that a cache of this policy ever holds on the device; None without ``max_blocks``.
 
-    All layers at their row bound with rotated keys, and one layer at work on a chunk (its rows joined, and rotated).
+    All layers at their row bound with rotated keys, and one layer at work: on a chunk (its rows joined, and rotated; or
+    beside those that are stored of them), on an exchange, or on the keys of the host tier.
     """
     rows, passing = policy.rows_bound(), policy.transient_rows(chunk)
     if rows is None or passing is None:
         return None
+    back = policy.recall_at_once(policy.decode_recall) * policy.block
+    scored = min(max(SCORED_AT_ONCE, policy.block), policy.host_blocks * policy.block)
+    working = max(3 * passing, 2 * passing + 2 * rows, 4 * rows + 4 * back, rows + 2 * scored)
     config = model.config.get_text_config(decoder=True)
     dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     row_bytes = batch * config.num_key_value_heads * dim * model.dtype.itemsize  # one key, or one value
-    held, widest = 0, 0
+    held, most = 0, 0
     for _, local in _layers_of(model):
         kept = rows if local is None else local + 2 * policy.block
+        kept = rounded(kept) if is_in_arena else kept
         held += kept * (3 if policy.memo else 2)
-        widest = max(widest, passing if local is None else kept + chunk)
-    return int((held + 3 * widest) * row_bytes)
+        most = max(most, working if local is None else max(3 * (kept + chunk), 4 * kept + 2 * chunk))
+    if is_in_arena:  # the queries that are kept
+        groups = config.num_attention_heads // config.num_key_value_heads
+        held += sum(local is None for _, local in _layers_of(model)) * policy.observe * groups
+    return int((held + most) * row_bytes)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import torch
 from transformers.cache_utils import CacheLayerMixin
 
 from testbed.core.errors import InvalidInput
+from testbed.models.runner.copies import Copies
 from testbed.models.runner.dense import attention
 from testbed.models.runner.fixed import FixedRows
 from testbed.models.runner.host import HostTier
@@ -42,6 +43,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         local: int | None,
         meter: Meter,
         fixed: FixedRows | None = None,
+        copies: Copies | None = None,
     ) -> None:
         self.policy = policy
         self.local = local
@@ -49,13 +51,14 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self._layer_type = layer_type
         self._meter = meter
         self._fixed = fixed
+        self._copies = copies
         self._clear()
 
     def _clear(self) -> None:
         self.is_initialized = False
         self.seen = 0  # tokens ever seen: what the model and generate() call the length
         self.recalled: list[int] = []  # numbers of blocks that came back, in the order they came
-        self.host = HostTier(self.policy.host_blocks, self.policy.block)
+        self.host = HostTier(self.policy.host_blocks, self.policy.block, self._copies)
         self._highest = 0  # no position id exceeds it
         self._rows: Rows | None = None
         self._new: Part | None = None
@@ -127,6 +130,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     def reset(self) -> None:
         self._meter.change(-self._held)
         self._clear()
+        self._measure()
 
     def crop(self, tokens_to_remove: int) -> None:
         if tokens_to_remove:
@@ -173,7 +177,9 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self._forget_memo()
         back = self._recalled(q, scaling)
         old = [] if self._rows is None else [self._rows.live]
-        part = joined([*old, new]) if back is None else in_order([*old, back, new])
+        with self._meter.passing(0 if back is None else back.nbytes):
+            part = joined([*old, new]) if back is None else in_order([*old, back, new])
+            back = None
         with self._meter.passing(part.nbytes):  # the old rows are among them
             k = self._rotated(part.k, self._positions(part)).transpose(1, 2)
             with self._meter.passing(k.nbytes):
@@ -192,7 +198,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             self._set(Rows(new, self.policy.block))
         else:
             if self._fixed is not None and self._rows.n >= self._fixed.capacity:
-                self._set(self._rows)
+                self._set(self._rows, more=1)
             self._rows.append(new)
         assert self._rows is not None
         part = self._rows.live
@@ -279,10 +285,14 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             return
         if cut.losers:
             assert cut.lost_rows is not None
-            if self.policy.host_blocks:
-                self.host.demote(cut.losers, part.take(cut.lost_rows), cut.wanted)
-            self._scores.forget(torch.tensor(cut.losers, device=part.token.device))
+            self._demote(cut.losers, part.take(cut.lost_rows) if self.policy.host_blocks else part, cut.wanted)
         self._set(Rows(part, self.policy.block, cut.stay))
+
+    def _demote(self, numbers: list[int], rows: Part, wanted: list[float]) -> None:
+        """These blocks go to the host tier, if there is one; their scores were of blocks that are here."""
+        if self.policy.host_blocks:
+            self.host.demote(numbers, rows, wanted)
+        self._scores.forget(torch.tensor(numbers, device=self.device))
 
     def _wanted(self, q: torch.Tensor, scaling: float, n_new: int) -> tuple[Wanted, list[int]] | None:
         """How much these queries want each block of the host tier and each cold one here; and which are here.
@@ -293,12 +303,14 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         if not len(self.host) or self._rows is None:
             return None
         q = q[:, :, -p.observe :]
-        weight, numbers = self.host.weight_of(q, scaling, self._rotated), self.host.blocks
+        with self._meter.passing(self.host.scoring_bytes):
+            weight, numbers = self.host.weight_of(q, scaling, self._rotated), self.host.blocks
         part = self._rows.live.take(cold_rows(p, self._rows.n, self.seen - n_new))
         here: list[int] = (part.token[:: p.block] // p.block).tolist()
         if here:
-            k = self._rotated(part.k, part.pos).transpose(1, 2)
-            weight = torch.cat([weight, block_weight(q, k, scaling, p.block)], -1)
+            with self._meter.passing(part.k.nbytes):
+                k = self._rotated(part.k, part.pos).transpose(1, 2)
+                weight = torch.cat([weight, block_weight(q, k, scaling, p.block)], -1)
         return Wanted(weight, numbers + here, p.spread), here
 
     def _recalled(self, q: torch.Tensor, scaling: float) -> Part | None:
@@ -332,29 +344,30 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         asked = asked[: free + len(leaving)]
         if not asked:
             return
-        part = joined([self._rows.live, self._back(asked)])
-        gone = torch.tensor(leaving, device=self.device, dtype=torch.long)
-        of_block = part.token // p.block
-        if leaving:
-            score = self._scores.spread(gone, p.spread).tolist()
-            rows = torch.cat([(of_block == number).nonzero().squeeze(1) for number in leaving])
-            self.host.demote(leaving, part.take(rows), score)
-            self._scores.forget(gone)
-        with self._meter.passing(part.nbytes):
+        back = self._back(asked)
+        with self._meter.passing(self._rows.live.nbytes + 2 * back.nbytes):
+            part = joined([self._rows.live, back])
+            gone = torch.tensor(sorted(leaving), device=self.device, dtype=torch.long)
+            goes = torch.isin(part.token // p.block, gone)
+            if leaving:
+                score = self._scores.spread(gone, p.spread).tolist()
+                self._demote(sorted(leaving), part.take(goes.nonzero().squeeze(1)), score)
             order = torch.argsort(part.token)
-            self._set(Rows(part, p.block, order[~torch.isin(of_block[order], gone)]))
+            self._set(Rows(part, p.block, order[~goes[order]]))
 
-    def _set(self, rows: Rows | None) -> None:
+    def _set(self, rows: Rows | None, *, more: int = 0) -> None:
         with self._meter.passing(0 if rows is None else rows.held_bytes):  # beside those that it replaces
             if rows is not None and self._fixed is not None:
-                rows = self._fixed.take(rows)
+                rows = self._fixed.take(rows, more=more)
             self._rows, self._memo, self._memo_n = rows, None, 0
         self._measure()
 
     def _measure(self) -> None:
-        held = 0 if self._rows is None else self._rows.held_bytes
-        held += 0 if self._memo is None else self._memo.nbytes
-        held = held if self._fixed is None else self._fixed.held_bytes
+        if self._fixed is not None:
+            held = self._fixed.held_bytes
+        else:
+            held = 0 if self._rows is None else self._rows.held_bytes
+            held += 0 if self._memo is None else self._memo.nbytes
         self._meter.change(held - self._held)
         self._held = held
 
@@ -373,7 +386,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     @property
     def is_settled(self) -> bool:
-        return self._fixed is not None and self._fixed.is_settled_for(self)
+        return self._fixed is not None and self._fixed.is_settled and self._fixed.is_owned_by(self)
 
     def settle(self) -> None:
         """Put on the device all that a step needs which nobody follows."""
@@ -383,8 +396,9 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         if self._queries is not None:
             self._queries = self._queries.clone()  # it may be a view of what is written now
         self._fixed.settle(self._rows.n, self.seen, self._queries, self._heads)
-        # a quiet step follows until a block is full
-        self._rotary.at(k, self._rows.live.pos[:, :1], self._layer_type, self.seen + self.policy.block)
+        # the angles of all tokens that find a place: no other token is a quiet one
+        to_come = self._fixed.capacity - self._rows.n
+        self._rotary.at(k, self._rows.live.pos[:, :1], self._layer_type, self.seen + to_come)
 
     def count_one(self) -> None:
         """Follow one such step afterwards."""
@@ -410,8 +424,11 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def fork(self, meter: Meter) -> SlidingSparseLayer:
         """A layer that continues from here on its own; buffers are shared until one of the two writes."""
-        assert self._new is None, "a layer is forked between two forward passes"
-        other = SlidingSparseLayer(self.policy, self._rotary, self._layer_type, self.local, meter)
+        if self._new is not None:
+            raise InvalidInput("a cache is forked between two forward passes; one has failed or is under way")
+        if self._fixed is not None and self._rows is not None and not self._fixed.is_owned_by(self):
+            raise InvalidInput("another cache lies in this arena by now; fork a cache before that")
+        other = SlidingSparseLayer(self.policy, self._rotary, self._layer_type, self.local, meter, copies=self._copies)
         if self.is_initialized:
             other.dtype, other.device, other.batch_size = self.dtype, self.device, self.batch_size
         other.is_initialized = self.is_initialized

@@ -29,7 +29,7 @@ class Part(NamedTuple):
 
 
 def joined(parts: list[Part]) -> Part:
-    """Parts whose tokens follow one another, as one."""
+    """Parts, one after the other, as one."""
     if len(parts) == 1:
         return parts[0]
     ks, vs, token, pos = zip(*parts, strict=True)
@@ -38,9 +38,22 @@ def joined(parts: list[Part]) -> Part:
 
 
 def in_order(parts: list[Part]) -> Part:
-    """The rows of several parts as one, by their tokens."""
-    both = joined(parts)
-    return both.take(torch.argsort(both.token))
+    """The rows of several parts as one, by their tokens; each is copied once, straight to its place."""
+    token = torch.cat([p.token for p in parts])
+    place = torch.empty_like(token)
+    place[torch.argsort(token)] = torch.arange(len(token), device=token.device)
+    first, widest = parts[0], max(p.pos.shape[0] for p in parts)
+    whole = Part(
+        first.k.new_empty(first.k.shape[0], len(token), *first.k.shape[2:]),
+        first.v.new_empty(first.v.shape[0], len(token), *first.v.shape[2:]),
+        torch.empty_like(token),
+        first.pos.new_empty(widest, len(token)),
+    )
+    for part, at in zip(parts, torch.split(place, [len(p.token) for p in parts]), strict=True):
+        part = part._replace(pos=part.pos.expand(widest, -1))
+        for own, rows, dim in zip(whole, part, (1, 1, 0, 1), strict=True):
+            own.index_copy_(dim, at, rows)
+    return whole
 
 
 class Rows:

@@ -37,14 +37,15 @@ class Caches:
     ``offload`` keeps every row in host memory and moves one layer at a time (needs a GPU). ``quantized`` keeps rows
     of full-attention layers in 8-bit floating point, with one scale a layer, frozen by the first chunk.
 
-    With ``capture`` (``graphs.cuda_graph``), decoded tokens are replayed steps. All caches then lie in one arena: one
-    sequence at a time, and a new cache takes the place of the one before.
+    With ``capture`` (``graphs.cuda_graph``), decoded tokens are replayed steps; ``must_capture`` makes it an error if
+    they cannot be. All caches then lie in one arena: one sequence at a time, and a new one takes the last one's place.
     """
 
     model: Any
     strategy: str = "full"
     policy: Policy = field(default_factory=Policy)
     capture: Capture | None = None
+    must_capture: bool = False
     _arena: Arena | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -90,7 +91,7 @@ class Caches:
             return steps_of(self.model)
         from testbed.models.runner.graphs import GraphedSteps
 
-        return GraphedSteps(self.model, self.capture)
+        return GraphedSteps(self.model, self.capture, must_capture=self.must_capture)
 
     @property
     def _policy(self) -> Policy:

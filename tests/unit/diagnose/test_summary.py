@@ -91,12 +91,27 @@ def test_a_full_run_is_held_to_its_promise(tmp_path: Path) -> None:
         ({"level": 0.3}, "POLLUTION_LEVEL=0.3 is below 1"),
         ({"dataset": "elsewhere"}, "DATASET=elsewhere is not the scenario's own (ledger)"),
         ({"queries": 60}, "QUERIES=60 is below 400"),
-        ({"arms": ("clean", "faulty")}, "ARMS leaves out faulty-without:answer"),
     ],
 )
 def test_another_run_is_not_held_to_it_and_says_why(tmp_path: Path, knobs: dict[str, Any], why: str) -> None:
     expect = judged(tmp_path, (MISS, ANSWER), {}, **knobs)["expect"]
     assert (expect["applies"], expect["why_not"], expect["failures"]) == (False, why, [])
+
+
+@pytest.mark.parametrize(
+    ("arms", "left_out", "failures"),
+    [
+        (("clean", "faulty"), "faulty-without:answer", ["faulty: MRR@5 fell by 0.0000, expected at least 0.1000"]),
+        (("faulty",), "clean, faulty-without:answer", ["faulty: MRR@5 fell by 0.0000, expected at least 0.1000"]),
+        (("clean",), "faulty, faulty-without:answer", []),
+    ],
+)
+def test_where_arms_are_left_out_the_others_are_judged_and_nothing_is_said_of_those(
+    tmp_path: Path, arms: tuple[str, ...], left_out: str, failures: list[str]
+) -> None:
+    expect = judged(tmp_path, (MISS, ANSWER), {}, arms=arms)["expect"]
+    assert (expect["applies"], expect["why_not"]) == (False, f"--arms leaves out {left_out}")
+    assert expect["failures"] == failures
 
 
 def test_every_judge_has_a_version() -> None:

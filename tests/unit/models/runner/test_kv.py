@@ -10,9 +10,10 @@ from runner_families import FAMILIES, build, tokens
 from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
 from transformers.cache_utils import Cache
 
+from testbed.core import seeds
 from testbed.core.errors import InvalidInput, Unsupported
 from testbed.models.runner import generate, kv
-from testbed.models.runner.kv import SlidingSparseCache, attached, bytes_bound
+from testbed.models.runner.kv import SlidingSparseCache, arena_for, attached, bytes_bound
 from testbed.models.runner.policy import Policy
 from testbed.models.runner.pruning import least_wanted
 from testbed.models.runner.rows import in_order
@@ -197,6 +198,28 @@ def test_rows_and_bytes_never_exceed_the_stated_bound(model_of: Any, policy: Pol
         part = layer.rows.live
         assert part.k.is_contiguous() and part.v.is_contiguous()
         assert bool((part.token.diff() > 0).all())
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("is_in_arena", [False, True], ids=["plain", "arena"])
+def test_bytes_never_exceed_the_stated_bound_whatever_the_policy(model_of: Any, seed: int, is_in_arena: bool) -> None:
+    draw = seeds.stream(seed, "policy")
+    model, ids = model_of(draw.choice(["llama", "gemma3"])), tokens(400)
+    block, chunk = draw.choice([1, 4, 16]), draw.choice([5, 32, 128])
+    policy = Policy(
+        window=draw.choice([1, 32, 100]), block=block, sink=draw.choice([0, block]), threshold=0.05,
+        max_blocks=draw.choice([0, 1, 6, 20]), host_blocks=draw.choice([0, 3, 99]), recall=draw.choice([0, 1, 4]),
+        decode_recall=draw.choice([0, 1, 8]), observe=draw.choice([3, 32]), memo=is_in_arena or draw.random() < 0.7,
+    )  # fmt: skip
+    limit = bytes_bound(model, policy, chunk, is_in_arena=is_in_arena)
+    assert limit is not None
+    with attached(model):
+        cache = SlidingSparseCache(model, policy, arena_for(model, policy) if is_in_arena else None)
+        generate.prefill(model, ids[:, :300], cache, chunk)
+        for token in ids[:, 300:360].split(1, dim=1):
+            model(token, cache=cache, use_cache=True)
+        generate.prefill(model, ids[:, 360:], cache, chunk)
+    assert cache.live_bytes <= cache.held_bytes <= cache.peak_bytes <= limit
 
 
 def test_a_host_tier_holds_no_more_blocks_than_it_may(model_of: Any) -> None:
