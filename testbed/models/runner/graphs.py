@@ -95,6 +95,7 @@ class GraphedSteps:
         except RuntimeError as e:
             if self._must_capture:
                 raise Unsupported(f"a decoding step cannot be captured as a CUDA graph: {e}") from e
+            cache.settle()
             log.warning("decoding without CUDA graphs, since a step cannot be captured: %s", e)
             self._is_off = True
             return False

@@ -105,6 +105,10 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
                 self._new = Part(key_states.transpose(1, 2), value_states.transpose(1, 2), position[0], position)
                 return self, self
             self._fixed.claim(self, is_new=self._rows is None)
+        if self._new is not None:
+            raise InvalidInput(
+                "a forward pass with this cache has failed; its rows are not whole, begin with a new one"
+            )
         t = key_states.shape[2]
         index = torch.arange(self.seen, self.seen + t, device=self.device)
         pos = (kwargs or {}).get("position_ids")
@@ -163,14 +167,16 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
         ``q`` (batch, heads, t, d) before rotation; ``padding`` (batch, seen) True where a token is real, or None.
         """
-        assert self._new is not None
-        new, self._new = self._new, None
+        new = self._new
+        assert new is not None
         if self._fixed is not None and self._fixed.is_stepping:
             angles = self._rotary.at(q, new.pos, self._layer_type, self._highest)
-            return self._fixed.step(q, new.k, new.v, scaling, *angles).transpose(1, 2).contiguous()
-        self._heads = q.shape[1]
-        q = self._rotated_queries(q, new)
-        out = self._decode(q, new, scaling, padding) if q.shape[2] == 1 else self._prefill(q, new, scaling, padding)
+            out = self._fixed.step(q, new.k, new.v, scaling, *angles)
+        else:
+            self._heads = q.shape[1]
+            q = self._rotated_queries(q, new)
+            out = self._decode(q, new, scaling, padding) if q.shape[2] == 1 else self._prefill(q, new, scaling, padding)
+        self._new = None
         return out.transpose(1, 2).contiguous()
 
     def _prefill(self, q: torch.Tensor, new: Part, scaling: float, padding: torch.Tensor | None) -> torch.Tensor:
@@ -180,13 +186,14 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         with self._meter.passing(0 if back is None else back.nbytes):
             part = joined([*old, new]) if back is None else in_order([*old, back, new])
             back = None
-        with self._meter.passing(part.nbytes):  # the old rows are among them
+        with self._meter.passing(part.nbytes):
+            del old
+            self._set(None)  # the old rows are among these
             k = self._rotated(part.k, self._positions(part)).transpose(1, 2)
             with self._meter.passing(k.nbytes):
                 out = attention(q, k, part.v.transpose(1, 2), scaling, part.token, padding, self.local)
                 cut = self._cut(q, k, scaling, part.token, padding)
-            del k, old
-            self._set(None)
+            del k
             self._store(part, cut)
         self._queries, self._since_pruned = None, 0
         return out
@@ -392,6 +399,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         """Put on the device all that a step needs which nobody follows."""
         assert self._rows is not None and self._fixed is not None
         self._fixed.claim(self, is_new=False)
+        self._new = None  # of a step that was not finished
         k = self._memoised(self._rows.live)  # all rotated keys: a step rotates its own only
         if self._queries is not None:
             self._queries = self._queries.clone()  # it may be a view of what is written now
@@ -425,7 +433,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     def fork(self, meter: Meter) -> SlidingSparseLayer:
         """A layer that continues from here on its own; buffers are shared until one of the two writes."""
         if self._new is not None:
-            raise InvalidInput("a cache is forked between two forward passes; one has failed or is under way")
+            raise InvalidInput("a cache is forked between two forward passes, and one of this cache has failed")
         if self._fixed is not None and self._rows is not None and not self._fixed.is_owned_by(self):
             raise InvalidInput("another cache lies in this arena by now; fork a cache before that")
         other = SlidingSparseLayer(self.policy, self._rotary, self._layer_type, self.local, meter, copies=self._copies)

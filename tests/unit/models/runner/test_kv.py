@@ -200,6 +200,23 @@ def test_rows_and_bytes_never_exceed_the_stated_bound(model_of: Any, policy: Pol
         assert bool((part.token.diff() > 0).all())
 
 
+def test_a_cache_whose_pass_has_failed_is_not_used_again(model_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids = model_of("llama"), tokens(120)
+    with attached(model):
+        cache = SlidingSparseCache(model, CAPPED)
+        generate.prefill(model, ids, cache, 60)
+        with monkeypatch.context() as broken:
+            broken.setattr("testbed.models.runner.layer.attention", lambda *_, **__: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                model(ids, cache=cache, use_cache=True)
+        for use in (lambda: model(ids, cache=cache, use_cache=True), cache.fork):
+            with pytest.raises(InvalidInput, match="has failed"):
+                use()
+        cache.reset()
+        again, fresh = generate.prefill(model, ids, cache, 60), SlidingSparseCache(model, CAPPED)
+        assert torch.equal(again, generate.prefill(model, ids, fresh, 60))
+
+
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("is_in_arena", [False, True], ids=["plain", "arena"])
 def test_bytes_never_exceed_the_stated_bound_whatever_the_policy(model_of: Any, seed: int, is_in_arena: bool) -> None:
