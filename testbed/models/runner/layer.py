@@ -346,8 +346,14 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         wanted, here = found
         asked = wanted.first(self.host.blocks)[: p.recall_at_once(p.decode_recall)]
         free = len(asked) if p.max_blocks is None else max(0, p.max_blocks - len(here))
-        pairs = zip(asked[free:], least_wanted(self._scores, here, p.spread), strict=False)
-        leaving = [goes for comes, goes in pairs if wanted.of(comes) > wanted.of(goes)]
+        leaving: list[int] = []
+        candidates = least_wanted(self._scores, here, p.spread)
+        for comes in asked[free:]:
+            goes = next((number for number in candidates if wanted.of(number) < wanted.of(comes)), None)
+            if goes is None:
+                break
+            candidates.remove(goes)
+            leaving.append(goes)
         asked = asked[: free + len(leaving)]
         if not asked:
             return
