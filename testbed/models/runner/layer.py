@@ -14,7 +14,7 @@ from testbed.models.runner.fixed import FixedRows
 from testbed.models.runner.host import HostTier
 from testbed.models.runner.meter import Meter
 from testbed.models.runner.policy import Policy
-from testbed.models.runner.pruning import Cut, cold_rows, cut, least_wanted, outside_window
+from testbed.models.runner.pruning import Cut, cold_rows, cut, least_wanted, matched, outside_window
 from testbed.models.runner.rotary import DeferredRotary, rotate
 from testbed.models.runner.rows import Part, Rows, in_order, joined
 from testbed.models.runner.scores import BlockScores, Wanted, block_weight
@@ -346,14 +346,7 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         wanted, here = found
         asked = wanted.first(self.host.blocks)[: p.recall_at_once(p.decode_recall)]
         free = len(asked) if p.max_blocks is None else max(0, p.max_blocks - len(here))
-        leaving: list[int] = []
-        candidates = least_wanted(self._scores, here, p.spread)
-        for comes in asked[free:]:
-            goes = next((number for number in candidates if wanted.of(number) < wanted.of(comes)), None)
-            if goes is None:
-                break
-            candidates.remove(goes)
-            leaving.append(goes)
+        leaving = matched(asked[free:], least_wanted(self._scores, here, p.spread), wanted)
         asked = asked[: free + len(leaving)]
         if not asked:
             return

@@ -8,7 +8,7 @@ import torch
 
 from testbed.models.runner.dense import visible
 from testbed.models.runner.policy import Policy
-from testbed.models.runner.scores import BlockScores, attention_mass, share_of_best, staying
+from testbed.models.runner.scores import BlockScores, Wanted, attention_mass, share_of_best, staying
 
 
 class Cut(NamedTuple):
@@ -81,3 +81,18 @@ def least_wanted(scores: BlockScores, blocks: list[int], reach: int) -> list[int
     score, own = scores.spread(at, reach).tolist(), scores.of(at).nan_to_num(0.0).tolist()
     ranked = sorted(zip(score, own, [-number for number in blocks], strict=True))
     return [-number for *_, number in ranked]
+
+
+def matched(coming: list[int], leaving: list[int], wanted: Wanted) -> list[int]:
+    """For each block that comes, one that leaves for it: the first of ``leaving`` that is wanted less.
+
+    As many as find one, the first ones of ``coming``, which are those that are wanted most.
+    """
+    left, out = list(leaving), []
+    for block in coming:
+        goes = next((number for number in left if wanted.of(number) < wanted.of(block)), None)
+        if goes is None:
+            break
+        left.remove(goes)
+        out.append(goes)
+    return out

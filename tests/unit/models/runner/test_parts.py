@@ -22,6 +22,7 @@ from testbed.models.runner.dense import attention
 from testbed.models.runner.host import HostTier
 from testbed.models.runner.metrics import Metrics
 from testbed.models.runner.policy import Policy, served_decode_recall, threshold_from_environment
+from testbed.models.runner.pruning import matched
 from testbed.models.runner.rotary import rotate
 from testbed.models.runner.rows import Part, Rows, joined
 from testbed.models.runner.scores import BlockScores, Wanted, attention_mass, share_of_best, staying
@@ -172,6 +173,14 @@ def test_a_block_is_asked_for_as_much_as_its_best_neighbour_in_any_tier() -> Non
     assert Wanted(weight, [4, 5, 9, 12, 15], 0).first([5, 9, 12, 15]) == [15, 12, 9, 5]
     assert Wanted(weight, [4, 5, 9, 10, 15], 1).first([4, 5, 9, 10, 15]) == [4, 5, 15, 10, 9]
     assert Wanted(weight, [4, 5, 9, 10, 15], 1).of(10) == pytest.approx(0.15)
+
+
+def test_a_block_that_comes_finds_the_first_that_is_wanted_less_and_one_that_finds_none_ends_it() -> None:
+    wanted = Wanted(torch.tensor([0.4, 0.3, 0.2, 0.1]).log().reshape(1, 1, 1, 1, 4), [0, 10, 20, 30], 1)
+    assert matched([0], [10, 20, 30], wanted) == [10]
+    assert matched([10, 20], [0, 30], wanted) == [30]  # nothing is left that 20 is wanted more than
+    assert matched([10, 20], [20, 30, 0], wanted) == [20, 30]
+    assert matched([11], [10, 9], wanted) == []  # neighbours of one block are wanted as much as it
 
 
 def test_what_one_head_asks_for_is_asked_for() -> None:
