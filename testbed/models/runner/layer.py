@@ -353,6 +353,8 @@ class SlidingSparseLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         back = self._back(asked)
         with self._meter.passing(self._rows.live.nbytes + 2 * back.nbytes):
             part = joined([self._rows.live, back])
+        del back
+        with self._meter.passing(part.nbytes):
             gone = torch.tensor(sorted(leaving), device=self.device, dtype=torch.long)
             goes = torch.isin(part.token // p.block, gone)
             if leaving:
