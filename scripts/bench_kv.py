@@ -55,6 +55,8 @@ class Speed(NamedTuple):
     peak_bytes: int
     host_bytes: int
     keep_ratio: float
+    prefill_peak_bytes: int
+    decode_peak_bytes: int  # of prompt and answer; ``peak_bytes`` has a second turn too
 
 
 def main() -> int:
@@ -101,6 +103,10 @@ def speed(model: Any, _: Any, args: argparse.Namespace) -> Iterator[dict[str, An
             "first_token_vs_full": round(best.first_token_s / full.first_token_s, 3),
             "decode_vs_full": round(best.decode_tokens_per_s / full.decode_tokens_per_s, 3),
             "peak_vs_full": round(best.peak_bytes / full.live_bytes, 3),
+            "live_vs_full": round(best.live_bytes / full.live_bytes, 3),
+            "prefill_peak_vs_full": round(best.prefill_peak_bytes / full.live_bytes, 3),
+            "decode_peak_vs_full": round(best.decode_peak_bytes / full.live_bytes, 3),
+            "bound_vs_full": round(bound / full.live_bytes, 3) if bound else None,
         }  # fmt: skip
 
 
@@ -117,12 +123,16 @@ def _run(model: Any, caches: strategies.Caches, ids: torch.Tensor, turn: torch.T
         )
         token = int(logits.argmax())
         steps.append(took_s)
+    decoded = strategies.usage(cache)
     warm_s, _ = _timed(lambda: generate.prefill(model, turn, cache, args.chunk), clock)
     peak = max(prefilled.peak_bytes, strategies.usage(cache).peak_bytes)
     quick = sorted(steps)[len(steps) // 4]  # the quieter quarter of a shared machine
     host = strategies.usage(cache).host_bytes
     mean_ms = 1000 * sum(steps) / len(steps)  # with pruning and recall, where so many tokens meet them
-    return Speed(first_s, warm_s, 1 / quick, mean_ms, prefilled.live_bytes, peak, host, prefilled.keep_ratio)
+    return Speed(
+        first_s, warm_s, 1 / quick, mean_ms, prefilled.live_bytes, peak, host, prefilled.keep_ratio,
+        prefilled.peak_bytes, decoded.peak_bytes,
+    )  # fmt: skip
 
 
 def _timed(call: Callable[[], torch.Tensor], clock: Callable[[], float]) -> tuple[float, torch.Tensor]:

@@ -13,7 +13,7 @@ While watching, ``mode=`` and ``options=`` of a ``torch.compile`` call have no e
 backend does not get them. A graph that was compiled before the watch began is compiled again under it.
 
 Two private functions of torch make a watched call nearly as fast as another (``_resolved_once``, ``_uncovered``).
-Where they are not as known here, they are left alone: each call takes some 16 us more, and the counts are the same.
+Where they are not as known here, they are left alone: each call takes microseconds more, and the counts are the same.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def forced(backend: Callable[..., Any]) -> Iterator[None]:
 def _resolved_once(backend: Callable[..., Any]) -> Iterator[None]:
     """Keeps what torch makes of a forced backend, for each ``torch.compile``, as it does if the backend is not forced.
 
-    By itself torch makes it anew at each call: four objects and what ``functools.wraps`` copies, 16 us.
+    By itself torch makes it anew at each call: four objects and what ``functools.wraps`` copies.
     """
     from torch._dynamo import eval_frame
 

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 
 from testbed.core.errors import Unavailable, Unsupported
+from testbed.models.runner.generate import steps_of
 from testbed.models.runner.kv import SlidingSparseCache
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger("testbed")
 
 WARM_UPS = 3  # runs before a capture: libraries make their workspaces in the first ones
 
@@ -61,6 +62,7 @@ class GraphedSteps:
     def __init__(self, model: Any, capture: Capture = cuda_graph, *, must_capture: bool = False) -> None:
         self.captures = self.replays = 0
         self._model = model
+        self._plain = steps_of(model)
         self._capture = capture
         self._must_capture = must_capture
         self._is_off = False
@@ -70,12 +72,11 @@ class GraphedSteps:
 
     def __call__(self, cache: SlidingSparseCache, token: int) -> torch.Tensor:
         """Logits (vocabulary,) after one more token."""
-        self._token.fill_(token)
         with self._on_device():
             if self._is_off or not cache.is_quiet or not self._is_ready(cache):
-                logits = self._model(self._token, cache=cache, use_cache=True).logits
-                return logits[0, -1].float()  # type: ignore[no-any-return]
+                return self._plain(cache, token)
             assert self._replay is not None
+            self._token.fill_(token)
             # a copy: the next replay writes to the same place
             logits = self._replay()[0, -1].float().clone()
         cache.count_one()
@@ -96,7 +97,7 @@ class GraphedSteps:
             if self._must_capture:
                 raise Unsupported(f"a decoding step cannot be captured as a CUDA graph: {e}") from e
             cache.settle()
-            log.warning("decoding without CUDA graphs, since a step cannot be captured: %s", e)
+            _log.warning("decoding without CUDA graphs, since a step cannot be captured: %s", e)
             self._is_off = True
             return False
         self._captured = cache.addresses

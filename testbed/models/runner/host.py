@@ -30,7 +30,7 @@ class HostTier:
         self._k: torch.Tensor | None = None
         self._v: torch.Tensor | None = None
         self._pos: dict[int, torch.Tensor] = {}
-        self.copies = copies
+        self._copies = copies
 
     def __len__(self) -> int:
         return len(self._slot)
@@ -95,11 +95,11 @@ class HostTier:
         return part
 
     def fork(self) -> HostTier:
-        other = HostTier(self._limit, self._block)
+        other = HostTier(self._limit, self._block, self._copies)
         other._slot, other._wanted, other._pos = dict(self._slot), dict(self._wanted), dict(self._pos)
-        other._free, other.copies = list(self._free), self.copies
-        if self.copies is not None:
-            self.copies.finish()
+        other._free = list(self._free)
+        if self._copies is not None:
+            self._copies.finish()
         other._k = None if self._k is None else self._grown(self._k.shape[0], self._k[0], self._k)
         other._v = None if self._v is None else self._grown(self._v.shape[0], self._v[0], self._v)
         return other
@@ -107,11 +107,11 @@ class HostTier:
     def _fetch(self, pool: torch.Tensor | None, numbers: list[int], device: torch.device) -> torch.Tensor:
         assert pool is not None
         slots = [self._slot[n] for n in numbers]
-        if self.copies is None:  # one gather: a copy per block costs more than the copying
+        if self._copies is None:  # one gather: a copy per block costs more than the copying
             return pool[slots].transpose(0, 1).flatten(1, 2).to(device)
-        with self.copies.reading():
+        with self._copies.reading():
             rows = torch.cat([pool[slot].to(device, non_blocking=True) for slot in slots], 1)
-        self.copies.handed_over(rows)
+        self._copies.handed_over(rows)
         return rows
 
     def _positions(self, numbers: list[int]) -> torch.Tensor:
@@ -122,7 +122,7 @@ class HostTier:
         assert self._k is not None and self._v is not None
         slot = self._free.pop()
         for pool, rows in ((self._k, part.k), (self._v, part.v)):
-            with nullcontext() if self.copies is None else self.copies.writing(rows):
+            with nullcontext() if self._copies is None else self._copies.writing(rows):
                 pool[slot].copy_(rows, non_blocking=True)
         self._slot[number] = slot
         self._pos[number] = part.pos.clone()
@@ -133,8 +133,8 @@ class HostTier:
             return
         have = 0 if self._k is None else self._k.shape[0]
         size = min(max(8, 2 * have), self._limit + 1)
-        if self.copies is not None and self._k is not None:
-            self.copies.finish()
+        if self._copies is not None and self._k is not None:
+            self._copies.finish()
         self._k = self._grown(size, part.k, self._k)
         self._v = self._grown(size, part.v, self._v)
         self._free = list(range(size - 1, have - 1, -1))
@@ -145,7 +145,7 @@ class HostTier:
 
     def _grown(self, size: int, like: torch.Tensor, old: torch.Tensor | None) -> torch.Tensor:
         """A pool of ``size`` slots in host memory, its first ones filled from ``old``."""
-        pins = self.copies is not None and self.copies.pins
+        pins = self._copies is not None and self._copies.pins
         new = torch.empty(size, *like.shape, dtype=like.dtype, pin_memory=pins)
         if old is not None:
             new[: old.shape[0]] = old

@@ -395,7 +395,7 @@ def test_what_comes_back_while_decoding_takes_the_place_of_what_is_wanted_less(m
     came, left = after & on_host, before - after
     assert here == cold and came == set(layer.recalled) and set(layer.host.blocks) == on_host - came | left
     best = wanted.first(on_host)[:3]
-    assert came == set(best[: len(left)]) and left <= set(ranked)
+    assert came and came == set(best[: len(left)]) and left <= set(ranked)
     for block in ranked:  # each goes for one that is wanted more; of those that could, the lowest score goes
         if block in left:
             assert any(wanted.of(other) > wanted.of(block) for other in came)
